@@ -53,7 +53,7 @@ print(model.describe())
 # Picture
 # -------
 # The difference in minutes between each airline and United Air Lines, at the same distance. Among ordinary flights,
-# expert 0, airlines differ by a few minutes, and the intervals are short. Among flights that are held up, expert 1,
+# expert 1, airlines differ by a few minutes, and the intervals are short. Among flights that are held up, expert 2,
 # the data do not tell airlines apart.
 
 carriers = [term for term in model.columns_.terms if term.startswith("airline[")]

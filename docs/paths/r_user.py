@@ -40,7 +40,7 @@ posterior = best.responsibilities(plants, y)
 print("\nRows by component:", np.bincount(posterior.argmax(axis=1)))
 for k, each in enumerate(posterior.T):
     counts, _ = np.histogram(each[each > 1e-4], bins=10, range=(0, 1))
-    print(f"Posteriors of component {k}:", counts)
+    print(f"Posteriors of component {k + 1}:", counts)
 plot.posteriors(best, plants, y)[0].figure.savefig("rootogram.png")
 
 # The model is saved as JSON, which ten lines of R read: docs/readers/read_model.R.

@@ -96,11 +96,11 @@ def test_combine_show_and_predict(folder, tmp_path):
     assert "Mixture of experts, regression" in done.stdout
     shown = run("show", model, "--json")
     assert json.loads(shown.stdout)["columns"] == ["age", "ward"]
-    assert "Expert 0 holds for" in run("show", model, "--words").stdout
+    assert "Expert 1 holds for" in run("show", model, "--words").stdout
     scored = run("predict", model, folder / "ash.parquet", "-o", tmp_path / "scored.parquet")
     assert scored.exit_code == 0, scored.output
     found = pd.read_parquet(tmp_path / "scored.parquet")
-    assert list(found) == ["days", "age", "ward", "prediction", "gate_0", "gate_1"]
+    assert list(found) == ["days", "age", "ward", "prediction", "gate_1", "gate_2"]
     assert np.corrcoef(found.days, found.prediction)[0, 1] > 0.5
 
 
@@ -132,7 +132,7 @@ def test_a_row_without_a_value_that_the_study_drops_is_kept_without_a_prediction
         assert len(found) == 20
         assert found.index[found.prediction.isna()].tolist() == [3, 7]
         assert found.unscored.dropna().tolist() == ["no age", "no age, no ward"]
-        assert found.gate_0.notna().sum() == 18
+        assert found.gate_1.notna().sum() == 18
     whole = rows.drop(index=[3, 7])
     whole.to_csv(tmp_path / "whole.csv", index=False)
     assert run("predict", model, tmp_path / "whole.csv", "-o", tmp_path / "whole.parquet").exit_code == 0

@@ -328,7 +328,7 @@ def test_fewer_rows_than_columns_is_warned_of() -> None:
     with pytest.warns((DegenerateFitWarning, RankDeficientWarning)) as record:
         MixtureOfRegressions(1).fit(rng.normal(size=(10, 30)), rng.normal(size=10))
     said = [str(warning.message) for warning in record]
-    assert sum("variance of expert 0, with 10 rows, is at its floor" in message for message in said) == 1
+    assert sum("variance of expert 1, with 10 rows, is at its floor" in message for message in said) == 1
     assert sum("11 parameters on 10 rows" in message for message in said) == 1
     assert sum("so are 17 more columns" in message for message in said) == 1
     assert {warning.filename for warning in record} == {__file__}
@@ -396,7 +396,7 @@ def test_an_expert_that_empties_is_warned_of_and_finite() -> None:
     far = Mixture(Design.raw(2), ConstantGate(np.array([0.5, 0.5])), experts)
     with pytest.warns(
         DegenerateFitWarning,
-        match="expert 1 has less than one row for 3 coefficients, at least 8 are needed: refit with fewer experts",
+        match="expert 2 has less than one row for 3 coefficients, at least 8 are needed: refit with fewer experts",
     ) as record:
         model = MixtureOfRegressions(2, mixture_init=far).fit(X, Y)
     assert record[0].filename == __file__

@@ -231,11 +231,11 @@ def with_duplicates() -> tuple[np.ndarray, np.ndarray]:
 def test_a_degenerate_fit_is_set_aside_without_a_warning() -> None:
     X, y = with_duplicates()
     selection = select_order(MixtureOfRegressions(shape_ratio=1e9, random_state=0, n_init=2), X, y, orders=[1, 2])
-    assert selection.set_aside == {2: "the variance of expert 1, with 60 rows, is at its floor (set by reg_covar)"}
+    assert selection.set_aside == {2: "the variance of expert 2, with 60 rows, is at its floor (set by reg_covar)"}
     assert selection.scores["bic"][1] < selection.scores["bic"][0], "the exact fit no longer wins: change the data"
     assert selection.best_order == selection.preferred("icl") == 1
     assert selection.to_frame()["set_aside"].tolist() == ["", selection.set_aside[2]]
-    assert "2 experts are set aside: the variance of expert 1, with 60 rows, is at its floor" in repr(selection)
+    assert "2 experts are set aside: the variance of expert 2, with 60 rows, is at its floor" in repr(selection)
 
 
 def test_if_all_fits_are_degenerate_they_are_compared_with_a_warning() -> None:

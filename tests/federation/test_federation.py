@@ -199,7 +199,7 @@ def test_a_degenerate_order_is_set_aside() -> None:
     assert chosen.fits[1].bic < chosen.fits[0].bic, "the exact fit no longer wins: change the data"
     assert "is at its bound, 1/100 of the largest (set by shape_ratio)" in chosen.set_aside[2]
     assert chosen.best_order == 1
-    assert "2 experts are set aside: the variance of expert 1, with 2" in repr(chosen)
+    assert "2 experts are set aside: the variance of expert 2, with 2" in repr(chosen)
     with pytest.warns(DegenerateFitWarning, match="fits of all orders are degenerate"):
         assert sites.select_order(MixtureOfRegressions(random_state=0), orders=[2]).best_order == 2
 

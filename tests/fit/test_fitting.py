@@ -125,7 +125,7 @@ def test_an_end_on_the_variance_floor_ranks_behind_the_others() -> None:
     rows, sound, spike = spike_and_clusters()
     specification = Specification(K=2, gate="constant")
     good = fitted(rows, specification, start=sound)
-    with pytest.warns(DegenerateFitWarning, match="expert 1 has 2 rows for 1 coefficients"):
+    with pytest.warns(DegenerateFitWarning, match="expert 2 has 2 rows for 1 coefficients"):
         spurious = fitted(rows, replace(specification, shape_ratio=1e9), start=spike)
     assert is_at_bound(spurious.ascent.mixture, spurious.penalty)
     assert not is_at_bound(good.ascent.mixture, good.penalty)
@@ -188,7 +188,7 @@ def test_an_expert_without_rows_is_a_warning() -> None:
         ConstantGate(np.array([0.5, 0.5])),
         GaussianExperts(np.array([[[0.0]], [[1e3]]]), np.ones((2, 1, 1))),
     )
-    with pytest.warns(DegenerateFitWarning, match="expert 1 has less than one row for 1 coefficients"):
+    with pytest.warns(DegenerateFitWarning, match="expert 2 has less than one row for 1 coefficients"):
         fit = fitted(rows, Specification(K=2, gate="constant"), start=far)
     assert np.all(np.isfinite(fit.mixture.experts.B))
     assert np.all(np.isfinite(fit.mixture.experts.covariance))

@@ -116,7 +116,7 @@ def test_an_expert_of_too_few_rows_is_named_with_its_number() -> None:
     X = rng.normal(size=(60, 3))
     y = X.sum(axis=1) + rng.normal(size=60)
     y[:5] += 30
-    with pytest.warns(DegenerateFitWarning, match="expert 1 has 5 rows for 4 coefficients, at least 10 are needed"):
+    with pytest.warns(DegenerateFitWarning, match="expert 2 has 5 rows for 4 coefficients, at least 10 are needed"):
         MixtureOfRegressions(2, random_state=0).fit(X, y)
 
 

@@ -55,7 +55,7 @@ def test_each_coefficient_has_error_z_p_and_interval() -> None:
     assert p == 0
     assert lower == pytest.approx(estimate - 1.96 * se, abs=2e-3)
     assert upper == pytest.approx(estimate + 1.96 * se, abs=2e-3)
-    assert f"Expert 0: share {model.weights_[0]:.3f}, variance {model.variances_[0]:.4g}" in text
+    assert f"Expert 1: share {model.weights_[0]:.3f}, variance {model.variances_[0]:.4g}" in text
     assert "standard error of its log" in text
 
 
@@ -72,9 +72,9 @@ def test_level_moves_the_bounds() -> None:
 def test_contrasts_have_the_errors_of_the_delta_method() -> None:
     model = regressor(n=2000)
     text = model.summary(reference=0)
-    assert "Gate (against expert 0), expert 1" in text
-    assert "expert 0\n" not in text.split("Gate (against")[1]
-    gate = text.split("Gate (against expert 0), expert 1")[1]
+    assert "Gate (against expert 1), expert 2" in text
+    assert "expert 1\n" not in text.split("Gate (against")[1]
+    gate = text.split("Gate (against expert 1), expert 2")[1]
     estimate, se, *_ = numbers(next(line for line in gate.splitlines() if line.startswith("dose")))
     assert estimate == pytest.approx(model.gate_coef_[1, 1] - model.gate_coef_[0, 1], rel=1e-3)
     V = model.inference_.covariance
@@ -85,7 +85,7 @@ def test_contrasts_have_the_errors_of_the_delta_method() -> None:
 def test_the_gate_of_two_experts_is_shown_once() -> None:
     model = regressor(n=2000)
     (gate,) = (line for line in model.summary().splitlines() if line.startswith("Gate"))
-    assert gate == "Gate (centred: sums to zero over experts; expert 1 has the opposite signs), expert 0"
+    assert gate == "Gate (centred: sums to zero over experts; expert 2 has the opposite signs), expert 1"
     assert np.allclose(model.gate_coef_[0], -model.gate_coef_[1])
     assert f"{model.gate_coef_[0, 1]:.4g}" in model._repr_html_()
     assert f"{model.gate_coef_[1, 1]:.4g} (" not in model._repr_html_()
@@ -107,8 +107,8 @@ def test_default_size_fits_on_one_screen() -> None:
         assert "x19" in text
         assert "(share)" in text
         assert "(variance)" in text
-    gate = model.summary(reference=2).split("Gate (against expert 2)")[1]
-    assert gate.splitlines()[1].split() == ["0", "1", "3"]
+    gate = model.summary(reference=2).split("Gate (against expert 3)")[1]
+    assert gate.splitlines()[1].split() == ["1", "2", "4"]
     assert "0 (0)" not in gate
 
 
@@ -136,7 +136,7 @@ def test_the_modelled_class_of_two_is_named() -> None:
     data = simulated(n=300)
     labels = np.where(data.y > np.median(data.y), "yes", "no")
     model = MixtureOfExpertsClassifier(2, random_state=0, n_init=2).fit(data.X, labels)
-    assert "Expert 0: share" in model.summary()
+    assert "Expert 1: share" in model.summary()
     assert ", log odds of class yes" in model.summary()
     assert "log odds of class yes" in model._repr_html_()
 

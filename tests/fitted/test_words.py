@@ -68,9 +68,9 @@ def test_what_is_true_is_said_in_the_units_of_the_covariates() -> None:
     assert "sex 0." not in text, "a column of 0 and 1 has no standard deviation to speak of"
     assert re.search(r"y is higher by [45]\.\d* \([\d.]+ to [\d.]+\) per standard deviation of age\.", paragraphs[old])
     assert re.search(r"y is higher by [23]\.?\d* \(.*\) where sex is 1 rather than 0\.", paragraphs[1 - old])
-    assert f"the {'higher' if old == 0 else 'lower'} age is: its odds against expert 1" in paragraphs[0]
+    assert f"the {'higher' if old == 0 else 'lower'} age is: its odds against expert 2" in paragraphs[0]
     assert "The data do not show whether where it holds goes with" in paragraphs[0]
-    assert "It is likelier where expert 0 is less likely." in paragraphs[1]
+    assert "It is likelier where expert 1 is less likely." in paragraphs[1]
     assert "of the 9 effects that were looked at" in text
 
 
@@ -286,7 +286,7 @@ def test_experts_that_bic_does_not_prefer_are_not_described() -> None:
     model = MixtureOfRegressions(2, random_state=0, n_init=2).fit(rng.normal(size=(200, 2)), rng.normal(size=200))
     text = said(model)
     assert "One component alone describes these rows as well (BIC" in text
-    assert "Component 0" not in text
+    assert "Component 1" not in text
 
 
 def test_a_second_component_of_one_true_regression_has_no_intervals_anywhere() -> None:

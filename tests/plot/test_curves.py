@@ -95,10 +95,10 @@ def test_labels_are_the_names_of_the_columns(regressor, lines):
     ax = plot.experts(*regressor, 2)
     assert ax.get_xlabel() == "body mass index\n(other covariates at their means)"
     assert ax.get_ylabel() == "pressure"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["expert 0", "expert 1", "expert 2"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["expert 1", "expert 2", "expert 3"]
     ax = plot.experts(*lines)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "y")
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["component 0", "component 1"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["component 1", "component 2"]
 
 
 def test_a_name_and_a_number_give_the_same_picture(regressor):
@@ -352,7 +352,7 @@ def test_a_map_has_the_shades_of_the_gate_probabilities(regressor):
     np.testing.assert_allclose(drawn[i, j], shades(model.predict_gate(at))[0], rtol=0, atol=1e-12)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("age\n(other covariates at their means)", "dose")
     likely = {int(k) for k in _likely(model, X)}
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"expert {k}" for k in sorted(likely)]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"expert {k + 1}" for k in sorted(likely)]
 
 
 def _likely(model, X):

@@ -45,7 +45,7 @@ def test_the_diamond_is_the_interval_of_the_joint_model(combined):
     np.testing.assert_allclose(
         corners[:4, 0], row[["lower", "estimate", "upper", "estimate"]].astype(float), atol=1e-12
     )
-    assert ax.get_xlabel() == f"x0, expert 0\nI² = {row['I2']:.0%}, τ² = {row['tau2']:.2g}".replace("%", " %")
+    assert ax.get_xlabel() == f"x0, expert 1\nI² = {row['I2']:.0%}, τ² = {row['tau2']:.2g}".replace("%", " %")
 
 
 def test_sites_without_an_estimate_keep_their_line(combined):
@@ -125,7 +125,7 @@ def test_cells_hold_the_experts_of_each_site_in_the_column_of_their_combined_exp
     ax = plot.transport(combined)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == [site.name for site in combined.sites]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["expert 0", "expert 1", "not used"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["expert 1", "expert 2", "not used"]
     found = cells(ax)
     for m, name in enumerate(names):
         plan = combined.fit.combination.plan.get(name)
@@ -187,7 +187,7 @@ def test_crosses_are_at_the_shrinkage_of_the_gate(shared):
 
 def test_each_expert_has_one_entry_in_the_legend(shared):
     texts = [text.get_text() for text in plot.sharing(shared).get_legend().get_texts()]
-    assert texts == ["expert 0", "expert 1", "gate"]
+    assert texts == ["expert 1", "expert 2", "gate"]
 
 
 def test_a_site_without_an_answer_is_named(shared):

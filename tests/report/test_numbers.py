@@ -17,6 +17,7 @@ from consilience.kit.site_fit import site_file
 from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
 from consilience.report import SentFile, html_report, verdict
+from consilience.report.kinds import kinds_of, name_experts
 
 AT = {"age": (60, 15), "severity": (4, 2)}
 
@@ -164,6 +165,18 @@ def test_numbers_of_the_text_to_paste_are_those_of_the_tables(page: str) -> None
     numbers = re.findall(r"−?\d[\d,.]*\d|\d", results)
     assert len(numbers) > 40
     assert not [number for number in numbers if number not in elsewhere]
+
+
+def test_experts_count_from_one_and_have_the_same_name_everywhere(page: str, demo: Any) -> None:
+    """The expert with the smaller prediction is the first kind, and has its number of the summary, from 1."""
+    orders, known = demo
+    model, kinds = orders.best.model, kinds_of(orders.best.model, known["words"])
+    low = int(np.argmin(model.intercept_))
+    assert kinds[0].expert == low
+    assert f"{kinds[0].name} {low + 1}, {kinds[1].name} {2 - low}." in plain(page)
+    assert name_experts(f"expert {low + 1} has 5 rows", kinds) == f"{kinds[0].name} has 5 rows"
+    assert f"Expert {low + 1}: share {model.weights_[low]:.3f}" in model.summary()
+    assert "xpert 0" not in model.summary() + model.describe()
 
 
 def test_one_number_of_kinds_that_was_not_sent_is_not_invented() -> None:

@@ -29,6 +29,7 @@ from consilience.cli.reporting import (
     describe_model,
     report,
     report_on,
+    say_names,
     say_noise,
     sent_file,
     write_predictions,
@@ -280,6 +281,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         }
         text += f"\n\nTable 1. Rows of each site\n{by_site}"
     output.data(describe_model(model) | document, text)
+    say_names(model, wanted, output)
     for each in orders.best.sites:
         output.say(str(each))
     if len({file.wave for file in fitted}) > 1:

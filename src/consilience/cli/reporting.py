@@ -19,13 +19,14 @@ from consilience.cli.output import Output, check_free, model_of, study_of, write
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash
 from consilience.files.noisy_file import AnySiteFile, NoisyFile
-from consilience.fitted.protocols import FittedMixture, parameter_table
+from consilience.fitted.protocols import FittedMixture, expert_label, parameter_table
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
 from consilience.methods import PrivateFit
 from consilience.numerics.arrays import Mask
 from consilience.report import SentFile, html_report, model_card, report_tables, verdict
+from consilience.report.kinds import kinds_of
 
 
 def describe_model(model: FittedMixture) -> dict[str, Any]:
@@ -49,6 +50,8 @@ def _finite(value: Any) -> Any:
 def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
     """Write a table with predictions and the probability of each expert, given the covariates, as new columns.
 
+    The columns ``gate_1``, ... count experts from 1, as reports do.
+
     A row without a value in a column of which the study drops missing values has no prediction; the column "unscored"
     says which column it is. Returns the number of such rows.
     """
@@ -64,7 +67,7 @@ def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
     found = table
     if X.num_rows:
         found = table.append_column("prediction", _at(scored, model.predict(X)))
-        for k, probability in enumerate(model.predict_gate(X).T):
+        for k, probability in enumerate(model.predict_gate(X).T, start=1):
             found = found.append_column(f"gate_{k}", _at(scored, probability))
     else:
         raise InvalidInputError("no row has a value in all columns that the model reads: nothing is predicted")
@@ -199,6 +202,14 @@ def _write_tables(result: Any, folder: Path | None, output: Output, known: Mappi
     for name, text in found.items():
         write(folder / name, text, overwrite=True)
     output.say(f"{len(found)} tables written to {folder}.")
+
+
+def say_names(model: FittedMixture, study: Study, output: Output) -> None:
+    """Say what the report calls each expert of the summary, if there are several."""
+    kinds = sorted(kinds_of(model, words_of(study)), key=lambda kind: kind.expert)
+    if len(kinds) > 1:
+        named = ", ".join(f"{expert_label(model, kind.expert)} is {kind.name!r}" for kind in kinds)
+        output.say(f"In the words of the study and of its report, {named}.")
 
 
 def commands_again(*parts: str) -> tuple[str, ...]:

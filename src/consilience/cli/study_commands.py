@@ -155,7 +155,7 @@ def error_lines(found: StudyForecast, n: int, sites: int, epsilons: Sequence[flo
     for i, (part, expert, response, term) in enumerate(found.parameters):
         named = f"{response}: {term}" if response not in ("", "y") else term
         values = (each[i] for each in (found.pooled(n), *by_epsilon))
-        rows.append([part.replace("_", " "), str(expert), named, *(f"{value:.3g}" for value in values)])
+        rows.append([part.replace("_", " "), str(expert + 1), named, *(f"{value:.3g}" for value in values)])
     return aligned(rows, 3)
 
 

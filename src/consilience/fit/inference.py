@@ -252,6 +252,12 @@ def expert_part(k: int) -> str:
     return f"expert {k}"
 
 
+def part_in_words(part: str) -> str:
+    """Return what people read for such a part: its name counts experts as arrays do, and people count from 1."""
+    name, _, k = part.partition(" ")
+    return f"{name} {int(k) + 1}" if k else name
+
+
 def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Inference:
     """Compute standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
 

@@ -282,7 +282,7 @@ def _with_few_rows(ascent: Ascent) -> str:
     if len(rows) == 1 or rows[k] >= needed:
         return ""
     have = "less than one row" if rows[k] < 1 else f"{rows[k]:.0f} rows"
-    return f"expert {k} has {have} for {coefficients} coefficients, at least {needed:.0f} are needed"
+    return f"expert {k + 1} has {have} for {coefficients} coefficients, at least {needed:.0f} are needed"
 
 
 def _with_bounded_shape(ascent: Ascent, penalty: Penalty) -> str:
@@ -291,7 +291,7 @@ def _with_bounded_shape(ascent: Ascent, penalty: Penalty) -> str:
     if not is_at_bound(mixture, penalty):
         return ""
     k = next(k for k in range(mixture.K) if is_at_bound(mixture, penalty, order[k]))
-    of = f"the {mixture.experts.shape_name} of expert {k}, with {_rows_of_experts(ascent)[k]:.0f} rows,"
+    of = f"the {mixture.experts.shape_name} of expert {k + 1}, with {_rows_of_experts(ascent)[k]:.0f} rows,"
     if _is_on_floor(mixture, penalty):
         return f"{of} is at its floor (set by reg_covar)"
     return f"{of} is at its bound, 1/{penalty.shape_ratio:g} of the largest (set by shape_ratio)"

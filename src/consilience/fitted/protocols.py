@@ -214,6 +214,11 @@ def noun(estimator: FittedMixture) -> str:
     return "component" if estimator.order_name == "n_components" else "expert"
 
 
+def expert_label(estimator: FittedMixture, k: int) -> str:
+    """Return what people read for component ``k`` of the arrays: they are counted from 1, such as ``expert 1``."""
+    return f"{noun(estimator)} {k + 1}"
+
+
 def join_words(parts: Sequence[str]) -> str:
     """Return a list in words: ``a, b and c``."""
     return " and ".join(parts) if len(parts) < 3 else ", ".join(parts[:-1]) + " and " + parts[-1]

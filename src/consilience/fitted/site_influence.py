@@ -10,7 +10,7 @@ import numpy as np
 from consilience.aggregate.disagreement import SIGMAS
 from consilience.fit import Fit
 from consilience.fit.survey import SiteInfluence, SiteReport
-from consilience.fitted.protocols import FittedMixture, noun, parameter_keys
+from consilience.fitted.protocols import FittedMixture, expert_label, parameter_keys
 from consilience.numerics.arrays import Array, Mask
 
 INFLUENTIAL = 2.0
@@ -72,7 +72,7 @@ def unit_influences(model: FittedMixture, fit: Fit) -> list[UnitInfluence]:
         j = int(np.argmax(np.abs(changes) * (beyond if beyond.any() else 1.0)))
         part, k, response, term = keys[at[j]] or ("", 0, "", "")
         if part and changes[j] != 0:
-            change = SiteInfluence(float(changes[j]), f"{term or response} of {noun(model)} {k}")
+            change = SiteInfluence(float(changes[j]), f"{term or response} of {expert_label(model, k)}")
             found.append(UnitInfluence(unit, units[unit], change, bool(beyond.any())))
     return found
 

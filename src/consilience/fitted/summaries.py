@@ -12,8 +12,16 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from consilience.fit import Parameters, StopReason, criteria
-from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, quantile
-from consilience.fitted.protocols import FittedMixture, follows_noise, noun, response_names, term_names, terms_read
+from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, part_in_words, quantile
+from consilience.fitted.protocols import (
+    FittedMixture,
+    expert_label,
+    follows_noise,
+    noun,
+    response_names,
+    term_names,
+    terms_read,
+)
 from consilience.numerics.arrays import Array
 
 LONG_UP_TO = 32
@@ -128,7 +136,7 @@ def _modelled_class(estimator: FittedMixture) -> str:
 
 
 def _expert_head(estimator: FittedMixture, k: int) -> str:
-    text = f"{noun(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}{_modelled_class(estimator)}"
+    text = f"{expert_label(estimator, k).capitalize()}: share {estimator.weights_[k]:.3f}{_modelled_class(estimator)}"
     log_shapes = estimator.inference_.estimates.log_shapes
     se = estimator.inference_.standard_errors().log_shapes
     for j, name in enumerate(_shapes(estimator)):
@@ -171,7 +179,7 @@ def align_columns(lines: list[list[str]], least: tuple[int, ...]) -> str:
 def wide_text(table: CoefficientTable, facts: Mapping[str, list[str]] | None = None) -> str:
     """Format a table as text; ``facts`` are further lines, such as the shares of all experts."""
     experts, names = table.experts[:EXPERTS_SHOWN], table.names[:TERMS_SHOWN]
-    lines = [["", *map(str, experts)]]
+    lines = [["", *(str(k + 1) for k in experts)]]
     lines += [[name, *(values[k] for k in experts)] for name, values in (facts or {}).items()]
     lines += [[name, *(format_cell(table, k, j) for k in experts)] for j, name in enumerate(names)]
     text = [f"{table.title}: {table.cells}", align_columns(lines, (12, *[21] * len(experts)))]
@@ -200,9 +208,9 @@ def gate_part(estimator: FittedMixture, reference: int | None) -> CoefficientTab
         others = [k for k in range(K) if k != reference]
         contrasts, errors = inference.gate_contrasts(reference)
         return CoefficientTable(
-            f"Gate (against expert {reference})", names, contrasts[:, read], errors[:, read], others
+            f"Gate (against {expert_label(estimator, reference)})", names, contrasts[:, read], errors[:, read], others
         )
-    title = "Gate (centred: sums to zero over experts" + "; expert 1 has the opposite signs" * (K == 2) + ")"
+    title = "Gate (centred: sums to zero over experts" + "; expert 2 has the opposite signs" * (K == 2) + ")"
     experts = [0] if K == 2 else list(range(K))
     estimate, se = inference.estimates.gate[:, read], inference.standard_errors().gate[:, read]
     return CoefficientTable(title, names, estimate, se, experts)
@@ -215,11 +223,9 @@ def _gate_table(estimator: FittedMixture, reference: int | None, level: float) -
     if table.estimate.size > LONG_UP_TO:
         return wide_text(table) + "\n="
     normal = np.full(len(table.names), np.inf)
-    tables = [
-        f"{table.title}, expert {k}\n{_long_text(table.names, table.estimate[k], table.se[k], normal, level)}"
-        for k in table.experts
-    ]
-    return "\n-\n".join(tables) + "\n="
+    texts = [_long_text(table.names, table.estimate[k], table.se[k], normal, level) for k in table.experts]
+    heads = [f"{table.title}, {expert_label(estimator, k)}" for k in table.experts]
+    return "\n-\n".join(f"{head}\n{text}" for head, text in zip(heads, texts, strict=True)) + "\n="
 
 
 def _between_tables(estimator: FittedMixture) -> list[str]:
@@ -273,7 +279,7 @@ def fit_notes(estimator: FittedMixture) -> list[str]:
         said.append(f"Fewer than {FEW_CLUSTERS} clusters: standard errors may be far too small.")
     if inference.between is not None:
         said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
-    said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
+    said += [f"Intervals withheld ({part_in_words(part)}): {reason}." for part, reason in inference.withheld.items()]
     if estimator.unidentified_:
         said.append(f"Not identified: {'; '.join(estimator.unidentified_)}.")
     if follows_noise(estimator):
@@ -329,7 +335,8 @@ def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mappin
     """Render one table: a row per fact and per term, a column per expert."""
     experts = table.experts[:EXPERTS_SHOWN]
     head = "".join(
-        f'<th style="{CELL_STYLE}">{noun(estimator)} {k}<br>share {estimator.weights_[k]:.3f}</th>' for k in experts
+        f'<th style="{CELL_STYLE}">{expert_label(estimator, k)}<br>share {estimator.weights_[k]:.3f}</th>'
+        for k in experts
     )
     lines = [(name, [values[k] for k in experts]) for name, values in facts.items()]
     lines += [(name, [format_cell(table, k, j) for k in experts]) for j, name in enumerate(table.names[:TERMS_SHOWN])]

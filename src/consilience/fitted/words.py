@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from consilience.fit import bic
+from consilience.fit.inference import part_in_words
 from consilience.fitted import effects
-from consilience.fitted.protocols import FittedMixture, is_needless, join_words, noun, response_names
+from consilience.fitted.protocols import FittedMixture, expert_label, is_needless, join_words, noun, response_names
 
 SHOWN = 3
 """Maximum number of effects of a part that are stated with figures."""
@@ -72,7 +73,7 @@ def _experts(estimator: FittedMixture, level: float) -> list[str]:
 
 
 def _share(estimator: FittedMixture, k: int, level: float) -> str:
-    name, share = f"{noun(estimator).capitalize()} {k}", f"{100 * estimator.weights_[k]:.0f} %"
+    name, share = expert_label(estimator, k).capitalize(), f"{100 * estimator.weights_[k]:.0f} %"
     if estimator.mixture_.K == 1:
         return f"{name} is the only one."
     text = f"{name} holds for {share} of the {_labels(estimator)}"
@@ -88,9 +89,9 @@ def _place(estimator: FittedMixture, k: int, level: float) -> str:
     if K == 1 or not estimator.mixture_.gate.reads_covariates:
         return ""
     if K == 2 and k == 1:
-        return "It is likelier where expert 0 is less likely."
+        return "It is likelier where expert 1 is less likely."
     found = effects.gate_effects(estimator, k, level)
-    rivals = "expert 1" if K == 2 else "the others"
+    rivals = "expert 2" if K == 2 else "the others"
     told = effects.select_supported(found)[:SHOWN]
     places = join_words([each.step.more if each.estimate > 0 else each.step.less for each in told])
     odds = join_words([f"by {_ratio(each)} {each.step.words}" for each in told])
@@ -199,7 +200,7 @@ def _reservations(estimator: FittedMixture, level: float) -> str:
     if estimator.mixture_.K > 1 and estimator.starts_.count == 1:
         told.append("Only one start was climbed: other experts may describe the data better.")
     for part, reason in estimator.inference_.withheld.items():
-        name = estimator.mixture_.experts.shape_name if part == "shapes" else part
+        name = estimator.mixture_.experts.shape_name if part == "shapes" else part_in_words(part)
         told.append(f"Intervals of the {name} are withheld: {reason}.")
     looked_at = effects.effect_count(estimator)
     if estimator.mixture_.K > 1 and estimator.single_bic_ is None:

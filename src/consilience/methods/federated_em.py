@@ -316,7 +316,7 @@ def say_change(fit: Fit, whole: Fit, left_out: Iterable[str], columns: tuple[str
     if len(names) != z.shape[2] or z[k, c, t] == 0:
         return fit
     change = f"{there[k, c, t]:.3g} instead of {here[k, c, t]:.3g}, {z[k, c, t]:.1f} standard errors apart"
-    said = f"with all sites {names[t]} of expert {k} would be {change}"
+    said = f"with all sites {names[t]} of expert {k + 1} would be {change}"
     return replace(fit, survey=fit.survey.with_reasons(dict.fromkeys(left_out, said)))
 
 

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 
 from consilience.errors import InvalidInputError
 from consilience.fit.inference import expert_means, predictor_covariance, quantile
-from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, terms_read
+from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, expert_label, terms_read
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array, Mask
 from consilience.plot import drawing
@@ -78,7 +78,7 @@ def experts(
     >>> model = MixtureOfRegressions(2, random_state=0).fit(x[:, None], y)
     >>> ax = plot.experts(model, x[:, None], y)
     >>> ax.get_legend_handles_labels()[1]
-    ['component 0', 'component 1']
+    ['component 1', 'component 2']
     """
     estimator = drawing.regression_of(model)
     check_level(level)
@@ -93,7 +93,7 @@ def experts(
         colour, marker, line = drawing.mark(k)
         mean = np.where(inside, means[k], np.nan)
         ax.plot(values, mean, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,
-                markevery=[], path_effects=drawing.halo(), label=drawing.expert_label(estimator, k))  # fmt: skip
+                markevery=[], path_effects=drawing.halo(), label=expert_label(estimator, k))  # fmt: skip
         if bands is not None:
             ax.fill_between(values, bands[0][k], bands[1][k], where=inside, color=colour, alpha=0.22, lw=0)
     label = drawing.response_label(estimator, y, r)
@@ -286,7 +286,7 @@ def _gate_curves(ax: Axes, estimator: FittedMixture, X: Array, j: int) -> None:
     for k, probability in enumerate(estimator.mixture_.gate_weights(at).T):
         colour, marker, line = drawing.mark(k)
         ax.plot(values, probability, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,
-                markevery=(4 + 7 * k % 20, 20), label=drawing.expert_label(estimator, k))  # fmt: skip
+                markevery=(4 + 7 * k % 20, 20), label=expert_label(estimator, k))  # fmt: skip
     read, _ = terms_read(estimator)
     ax.set(xlabel=drawing.feature_label(estimator, j, read), ylabel="gate probability", ylim=(-0.02, 1.02))
 
@@ -302,7 +302,7 @@ def _gate_map(ax: Axes, estimator: FittedMixture, X: Array, i: int, j: int) -> N
     likely = probability.argmax(axis=2)
     for k in np.unique(likely):
         colour, marker, _ = drawing.mark(k)
-        ax.scatter([], [], color=colour, marker=marker, label=drawing.expert_label(estimator, int(k)))
+        ax.scatter([], [], color=colour, marker=marker, label=expert_label(estimator, int(k)))
         rest = np.delete(probability, k, axis=2).max(axis=2, initial=0.0)
         _contour(ax, (across, up), probability[:, :, k] - rest, 0.0, "solid")
         _contour(ax, (across, up), probability[:, :, k], 0.9, "dotted")

@@ -10,7 +10,14 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
-from consilience.fitted.protocols import FederatedResult, FittedMixture, generator, is_federated_result, noun
+from consilience.fitted.protocols import (
+    FederatedResult,
+    FittedMixture,
+    expert_label,
+    generator,
+    is_federated_result,
+    noun,
+)
 from consilience.model import Mixture, Rows
 from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
@@ -192,7 +199,7 @@ def posteriors(
     >>> X = np.concatenate([rng.normal(0, 1, (300, 1)), rng.normal(4, 1, (100, 1))])
     >>> panels = plot.posteriors(GaussianMixture(2, random_state=0).fit(X), X)
     >>> panels.shape, panels[0].get_title()
-    ((2,), 'component 0')
+    ((2,), 'component 1')
     """
     estimator = drawing.estimator_of(model)
     K = estimator.mixture_.K
@@ -206,7 +213,7 @@ def posteriors(
         panel.bar(edges[:-1], counts[k], 1 / RESPONSIBILITY_BINS, align="edge", color=drawing.mark(k).colour,
                   edgecolor="white", lw=0.5)  # fmt: skip
         panel.set_yscale("function", functions=(lambda counts: np.sqrt(np.maximum(counts, 0.0)), np.square))
-        panel.set_title(drawing.expert_label(estimator, k), fontsize="medium")
+        panel.set_title(expert_label(estimator, k), fontsize="medium")
         panel.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
         panel.set(xlim=(0, 1), ylim=(0, 1.05 * np.max(counts)))
         if k + across >= K:

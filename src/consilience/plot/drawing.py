@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from consilience.columns import frames
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
-from consilience.fitted.protocols import FederatedResult, FittedMixture, noun, response_names, term_names
+from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names, term_names
 from consilience.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -134,11 +134,6 @@ def regression_of(model: FittedMixture | FederatedResult) -> FittedMixture:
             "regressions"
         )
     return found
-
-
-def expert_label(estimator: FittedMixture, k: int) -> str:
-    """Return the label of a component, such as ``expert 0``."""
-    return f"{noun(estimator)} {k}"
 
 
 # ---------------------------------------------------------------------- covariates

@@ -11,7 +11,14 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
-from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture, LocalComparison, noun
+from consilience.fitted.protocols import (
+    FederatedComparison,
+    FederatedResult,
+    FittedMixture,
+    LocalComparison,
+    expert_label,
+    noun,
+)
 from consilience.numerics.arrays import Array
 from consilience.plot import drawing
 
@@ -86,7 +93,7 @@ def coefficients(
         ax.axhline(g - 0.5, color="0.9", lw=0.8, zorder=0)
     for k in range(K):
         own = [(g, entry) for g, group in enumerate(groups.values()) for entry in group if entry["expert"] == k]
-        _draw_estimates(ax, own, k, K, drawing.expert_label(estimator, k))
+        _draw_estimates(ax, own, k, K, expert_label(estimator, k))
     ax.set_yticks(range(count), [fill(label, WRAP) for label in groups])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(count - 0.5, -0.5)

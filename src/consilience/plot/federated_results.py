@@ -9,7 +9,14 @@ from scipy.special import ndtri
 
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
-from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names, term_names, terms_read
+from consilience.fitted.protocols import (
+    FederatedResult,
+    FittedMixture,
+    expert_label,
+    response_names,
+    term_names,
+    terms_read,
+)
 from consilience.methods import CombinedFit, OwnGatesFit, SharedFit
 from consilience.methods.own_gates import share_intervals
 from consilience.numerics.arrays import Array
@@ -95,7 +102,7 @@ def sites(
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(M + 0.6, -0.6)
     of = "" if len(response_names(estimator)) == 1 else f" on {response_names(estimator)[c]}"
-    label = f"{term_names(estimator)[t]}{of}, {drawing.expert_label(estimator, k)}"
+    label = f"{term_names(estimator)[t]}{of}, {expert_label(estimator, k)}"
     ax.set_xlabel(label + forest.remark + drawing.withheld_note(estimator, "experts"))
     return ax
 
@@ -215,7 +222,7 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     >>> sites = Federation({name: (data.X[i::3], data.y[i::3]) for i, name in enumerate(["north", "south", "east"])})
     >>> result = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=0))
     >>> [label.get_text() for label in plot.transport(result).get_xticklabels()]
-    ['expert 0', 'expert 1']
+    ['expert 1', 'expert 2']
     """
     fit = _fit_of(result, CombinedFit, "OneShot")
     _check_combined(fit)
@@ -223,7 +230,7 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     K, names = estimator.mixture_.K, [site.name for site in result.fit.evidence()]
     plan = {name: fit.combination.plan.get(name) for name in names}
     unused = any(labels is None or np.any(labels < 0) for labels in plan.values())
-    columns = [drawing.expert_label(estimator, k) for k in range(K)] + ["not used"] * unused
+    columns = [expert_label(estimator, k) for k in range(K)] + ["not used"] * unused
     ax = drawing.prepare_axes(ax, max(1.8, 1.0 + 0.28 * len(names)))
     for m, labels in enumerate(plan.values()):
         if labels is None:
@@ -310,7 +317,7 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     for k in range(K):
         own = [(site.shrinkage[k], m + 0.5 * ((k + 0.5) / K - 0.5), site.kept[k])
                for m, site in enumerate(found) if len(site.shrinkage)]  # fmt: skip
-        _draw_shrinkage(ax, own, k, drawing.expert_label(estimator, k))
+        _draw_shrinkage(ax, own, k, expert_label(estimator, k))
     gate = np.array([site.gate_shrinkage for site in found])
     if np.isfinite(gate).any():
         ax.plot(gate, np.arange(len(found)), "x", color="0.3", ms=5, label="gate")
@@ -363,7 +370,7 @@ def shares(result: FederatedResult, *, level: float = 0.95, ax: Axes | None = No
         at = np.arange(len(found)) + 0.5 * ((k + 0.5) / K - 0.5)
         share, lower, upper = np.array([each[k] for each in found]).T
         ax.hlines(at, lower, upper, color=colour, lw=1.5)
-        ax.plot(share, at, marker, color=colour, ms=5, label=drawing.expert_label(estimator, k))
+        ax.plot(share, at, marker, color=colour, ms=5, label=expert_label(estimator, k))
     ax.set_yticks(range(len(found)), list(fit.fits))
     ax.tick_params(axis="y", length=0)
     ax.set(xlim=(-0.02, 1.02), ylim=(len(found) - 0.5, -0.5))

@@ -29,7 +29,7 @@ class RowKind:
     Parameters
     ----------
     expert : int
-        Number of the expert in the model file.
+        Place of the expert in the arrays of the model, from 0.
     name : str
         In the middle of a sentence.
     share : float
@@ -67,15 +67,15 @@ NUMBERED = re.compile(r"\b(?:expert|component) (\d+)\b")
 
 
 def name_experts(text: str, kinds: Sequence[RowKind]) -> str:
-    """Return a sentence with names of kinds in place of numbers of experts.
+    """Return a sentence with names of kinds in place of numbers of experts, which a sentence counts from 1.
 
     Examples
     --------
-    >>> name_experts("expert 1 has 5 rows", [RowKind(1, "longer stays", 0.5, (1.0, 1.0, 1.0))])
+    >>> name_experts("expert 2 has 5 rows", [RowKind(1, "longer stays", 0.5, (1.0, 1.0, 1.0))])
     'longer stays has 5 rows'
     """
     names = {kind.expert: kind.name for kind in kinds}
-    return NUMBERED.sub(lambda found: names.get(int(found[1]), found[0]), text)
+    return NUMBERED.sub(lambda found: names.get(int(found[1]) - 1, found[0]), text)
 
 
 def typical_responses(model: FittedMixture, words: Words) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from consilience.fit import bic
+from consilience.fit.inference import part_in_words
 from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_needless, join_words, terms_read
 from consilience.fitted.site_influence import unit_influences
@@ -433,7 +434,7 @@ def _withheld(subject: Subject) -> Iterator[Point]:
     by_reason: dict[str, list[str]] = {}
     for part, reason in subject.model.inference_.withheld.items():
         if (subject.model.mixture_.K > 1 or part != "gate") and UNREFINED not in reason:
-            by_reason.setdefault(reason, []).append(PARTS.get(part, f"of {part}"))
+            by_reason.setdefault(reason, []).append(PARTS.get(part, f"of {part_in_words(part)}"))
     for reason, what in by_reason.items():
         yield Point(Use.CARE, f"There are no intervals {' and '.join(what)}: {reason}.")
 

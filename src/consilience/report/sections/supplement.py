@@ -58,8 +58,8 @@ def _format(value: float) -> str:
 
 
 def _expert_numbers(findings: Findings) -> Note:
-    listed = ", ".join(f"{kind.name} {kind.expert}" for kind in findings.kinds)
-    return Note(f"Numbers of the kinds in the model file and in its predictions: {listed}.")
+    listed = ", ".join(f"{kind.name} {kind.expert + 1}" for kind in findings.kinds)
+    return Note(f"Numbers of the kinds in summaries and in tables of predictions, from 1: {listed}.")
 
 
 def supplement_section(findings: Findings) -> Section:
@@ -132,10 +132,10 @@ def _plan(findings: Findings) -> Table | None:
         return None
     rows: list[tuple[str, ...]] = []
     for name, labels in sorted(plan.items()):
-        cells = (", ".join(str(j) for j in np.flatnonzero(labels == kind.expert)) for kind in findings.kinds)
-        rows.append((name, *cells, ", ".join(str(j) for j in np.flatnonzero(labels < 0))))
+        cells = (", ".join(str(j + 1) for j in np.flatnonzero(labels == kind.expert)) for kind in findings.kinds)
+        rows.append((name, *cells, ", ".join(str(j + 1) for j in np.flatnonzero(labels < 0))))
     header = (findings.words.sites[0], *(kind.title for kind in findings.kinds), "not used")
-    note = f"Numbers in the file of each {findings.words.sites[0]}, which has its own order."
+    note = f"Numbers in the file of each {findings.words.sites[0]}, which has its own order, counted from 1."
     return Table(
         f"Which component of a {findings.words.sites[0]} became which kind.",
         header,
