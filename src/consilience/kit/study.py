@@ -464,14 +464,12 @@ class Study(TomlFile):
         self._check_read_as_they_are()
 
     def _check_read_as_they_are(self) -> None:
-        family = FAMILIES[self.model.family]
-        is_real = family.link == "identity" and not family.classes
+        real = [name for name, kind in FAMILIES.items() if kind.link == "identity" and not kind.classes]
         for name in filter(None, (self.model.response, self.model.exposure)):
             rule, is_response = self._column(name).column().rule, name == self.model.response
-            if rule.transform != "none" and not (is_response and is_real):
-                raise ValueError(
-                    f"columns: {name} has a transform: only a response of family 'gaussian' or 'student' may have one"
-                )
+            if rule.transform != "none" and not (is_response and self.model.family in real):
+                families = " or ".join(map(repr, real))
+                raise ValueError(f"columns: {name} has a transform: only a response of family {families} may have one")
             if rule.centre != 0 or rule.scale != 1 or rule.fill is not None:
                 raise ValueError(
                     f"columns: {name} is the response or the exposure, which has no centre, scale and fill"
