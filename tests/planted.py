@@ -599,6 +599,20 @@ DEFECTS = (
         "names.get(int(found[1]), found[0])",
         "report/test_numbers.py",
     ),
+    Defect(
+        "the crowd of a withdrawal is not left out",
+        "kit/site_fit.py",
+        "        out |= used.whole_in(crowd)\n",
+        "        out |= False\n",
+        "disclosure/test_corrections.py",
+    ),
+    Defect(
+        "a crowd that was left out comes back",
+        "kit/release.py",
+        "return [read_tags(folder, each) for each in named]",
+        "return []",
+        "disclosure/test_corrections.py",
+    ),
 )
 
 

@@ -180,6 +180,23 @@ def mapping_lines(mapped: Sequence[str]) -> list[str]:
     return [f"Read through mapping.toml ({mapped[0]}), which stays here:", *(f"  {each}" for each in mapped[1:])]
 
 
+def final_lines(report: FitReport) -> list[str]:
+    """Return lines on what follows from a release, which a person reads before they approve it."""
+    if isinstance(report.file, NoisyFile):
+        return [FINAL_WITH_NOISE]
+    fewest = next((f"{check.limit:g}" for check in report.checks if check.rule == "min_rows"), "few")
+    return FINAL.format(fewest=fewest).splitlines()
+
+
+FINAL = """\
+This release is final. For these rows, in this study and in all others:
+- A correction of fewer than {fewest} rows cannot be released later: the difference of the files would disclose them.
+- If patients withdraw, they stay in this file. The next release leaves out at least {fewest} others with them, for good
+  ('consilience site fit --leave-out-crowd')."""
+FINAL_WITH_NOISE = (
+    "This release is final. Its noise is drawn and charged: later corrections, and people who withdraw, change nothing "
+    "in this file, and a new file spends the budget again."
+)
 UNSAID = (
     "The limits refuse what is known to give rows away. They are no guarantee: no noise is added, and someone who "
     "knows nearly all rows, or the right question, may learn about the rest."

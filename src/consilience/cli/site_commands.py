@@ -24,7 +24,7 @@ from consilience.cli.output import (
     write,
     write_bytes,
 )
-from consilience.cli.preview import WAYS, answer_text, preview_document, text_of
+from consilience.cli.preview import WAYS, answer_text, final_lines, preview_document, text_of
 from consilience.cli.rehearsing import rehearse_study
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.noisy_file import read_sent_file
@@ -247,6 +247,10 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     data_cut: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day until which the data reach; it is in the file.")
     ] = None,
+    leave_out_crowd: Annotated[
+        bool,
+        typer.Option("--leave-out-crowd", help="Leave out a random crowd with those of patients who withdrew."),
+    ] = False,
     start: Annotated[Path | None, typer.Option(help="Model file that a study with noise names as its start.")] = None,
     by: Annotated[str | None, typer.Option(help="Who approves the charge of noise, for the ledger.")] = None,
     no_input: NoInput = False,
@@ -263,13 +267,17 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     if wanted.is_noisy_file:
         if wave is not None or data_cut is not None:
             raise typer.BadParameter("--wave and --data-cut: a file with noise states neither")
+        if leave_out_crowd:
+            raise typer.BadParameter("--leave-out-crowd: noise hides who withdrew; leave the option out")
         _sum_with_noise(folder, wanted, rows, (table, start, by, made), output, no_input=no_input)
         output.say(f"Kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}{there}")
         return
     stated = Statement(wave, None if data_cut is None else f"{data_cut:%Y-%m-%d}")
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
-            done = fit_at_site(folder, wanted, rows, other_people, mapping=made, stated=stated)
+            done = fit_at_site(
+                folder, wanted, rows, other_people, mapping=made, stated=stated, leave_out_crowd=leave_out_crowd
+            )
         except MisfitError as error:
             findings = f"run 'consilience site check {name} {study} {table}' for the findings"
             raise CommandError(CommandFault.MISFIT, findings) from error
@@ -351,7 +359,7 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
             raise CommandError(
                 CommandFault.REFUSED, "the policy does not allow a release without the question to a person"
             )
-        shown = text_of(last.report, last.entry)
+        shown = "\n".join([text_of(last.report, last.entry), "", *final_lines(last.report)])
         Output(quiet=quiet and no_input).say(shown)  # a person who is asked has seen it
         if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
             release.record_decline(folder, last, who)

@@ -112,7 +112,7 @@ def decide(
     """
     if min_rows < 1:
         raise InvalidInputError(f"min_rows={min_rows}: expected at least 1")
-    found = [(each, _compared(used, each, min_rows)) for each in earlier]
+    found = [(each, rows_apart(used, each, min_rows)) for each in earlier]
     for each, apart in found:
         if each.is_release and each.study == study and apart == 0:
             return Decision("stored", each.entry, f"entry {each.entry} released these rows for this study")
@@ -124,7 +124,7 @@ def decide(
     return Decision("allowed")
 
 
-def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
+def rows_apart(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
     """Return by how many rows the sets differ, or a lower bound of at least ``min_rows``; None if nobody can tell."""
     fewer = abs(used.n - earlier.rows)
     if fewer >= min_rows:
@@ -135,13 +135,13 @@ def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
 
 def _refusal(used: UsedRows, earlier: Earlier, apart: int | None, min_rows: int, *, other_people: bool) -> str:
     """Say why nothing may be released beside an earlier release or run; empty if it may."""
-    by_person = _people_apart(used, earlier)
+    by_person = people_apart(used, earlier)
     if (apart is not None and 0 < apart < min_rows) or (by_person is not None and 0 < by_person < min_rows):
         return (
             f"the rows differ from those of entry {earlier.entry} of the ledger, but by fewer than {min_rows} rows: "
             "the difference of the two results would disclose these rows. Use exactly the rows of that entry (for the "
             f"same study its stored file is returned), or wait until at least {min_rows} rows have been added or "
-            "removed"
+            "removed. If patients have withdrawn, 'consilience site fit --leave-out-crowd' leaves out a crowd with them"
         )
     if other_people or by_person is not None:
         return ""
@@ -160,7 +160,7 @@ def _refusal(used: UsedRows, earlier: Earlier, apart: int | None, min_rows: int,
     return ""
 
 
-def _people_apart(used: UsedRows, earlier: Earlier) -> int | None:
+def people_apart(used: UsedRows, earlier: Earlier) -> int | None:
     """Return how many people are in one of the sets, or have other numbers of rows in the two; None if not known."""
     mine, theirs = used.people_tags, None if earlier.load_people is None else earlier.load_people()
     if mine is None or theirs is None or mine.columns != theirs.columns:
@@ -188,7 +188,7 @@ def membership(used: UsedRows, earlier: Sequence[Earlier]) -> NDArray[np.bool_]:
     Units are those of the whole table, also rows that this study drops, and those of earlier releases that have left
     it. Of units that have left, nobody can tell whether releases in other columns have them too: they count as others.
     """
-    sets = [_comparable(used, each) for each in earlier]
+    sets = [comparable_tags(used, each) for each in earlier]
     columns = [used.kept, *(used.whole_in(each) for each in sets)]
     inside = np.stack(columns, axis=1)
     if (people := used.whole_tags(used.people_columns)) is not None:
@@ -199,7 +199,7 @@ def membership(used: UsedRows, earlier: Sequence[Earlier]) -> NDArray[np.bool_]:
     return np.concatenate([inside, *(_left(used, sets, names) for names in {each.columns for each in sets})])
 
 
-def _comparable(used: UsedRows, earlier: Earlier) -> RowTags:
+def comparable_tags(used: UsedRows, earlier: Earlier) -> RowTags:
     """Return the tags of the people of an earlier release, if these are known now and then, otherwise of its rows."""
     if earlier.load_people is not None:
         people = earlier.load_people()

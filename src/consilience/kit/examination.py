@@ -475,6 +475,10 @@ class UsedRows:
         """Number of rows used."""
         return int(np.count_nonzero(self.kept))
 
+    def without(self, rows: NDArray[np.bool_]) -> UsedRows:
+        """Return the rows used without some rows of the whole table, ``(N,)``."""
+        return replace(self, kept=self.kept & ~rows)
+
     @property
     def people_columns(self) -> tuple[str, ...]:
         """Columns that tell people apart: one or none."""

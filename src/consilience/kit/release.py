@@ -211,6 +211,16 @@ def earlier_of(folder: SiteFolder) -> list[Earlier]:
     return found
 
 
+def crowds_of(folder: SiteFolder) -> list[RowTags]:
+    """Return the crowds that releases of a site left out together with people who withdrew: they stay out."""
+    named = dict.fromkeys(str(entry.details["crowd"]) for entry in folder.entries if _has_crowd(entry))
+    return [read_tags(folder, each) for each in named]
+
+
+def _has_crowd(entry: ledger.Entry) -> bool:
+    return entry.kind == "release" and "crowd" in entry.details
+
+
 def decide_for_site(
     folder: SiteFolder, study: str, used: UsedRows, min_rows: int, *, other_people: bool = False
 ) -> Decision:
@@ -350,7 +360,7 @@ def keep_noisy_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledg
     return ledger.append(folder.path / LEDGER, "fit", details)
 
 
-def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.Entry:
+def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows, crowd: RowTags | None = None) -> ledger.Entry:
     """Store a fit in the site's folder and record it; it is the one that :func:`release_fit` releases.
 
     Parameters
@@ -358,6 +368,8 @@ def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.En
     folder : SiteFolder
     report : FitReport
     used : UsedRows
+    crowd : RowTags, optional
+        People, or rows, that are left out together with those who withdrew.
     """
     people = used.people_tags
     details = {
@@ -365,6 +377,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.En
         "rows": used.n,
         "tags": keep_tags(folder, used.tags),
         **({} if people is None else {"people": keep_tags(folder, people)}),
+        **({} if crowd is None else {"crowd": keep_tags(folder, crowd)}),
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
         **({"mapping": report.mapped[0]} if report.mapped else {}),
         **{name: stated for name in ("wave", "data_cut") if (stated := getattr(report.file, name)) is not None},
@@ -467,6 +480,7 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
     data = seal_file(folder, last.report.file).to_text().encode()
     details = {"approved_by": approved_by[:200], "fit": last.entry.number, "content": last.report.file.hash}
     details |= {"way": NOISE} if isinstance(last.report.file, NoisyFile) else {}
+    details |= {"crowd": last.entry.details["crowd"]} if "crowd" in last.entry.details else {}
     tags, stated = read_tags(folder, str(last.entry.details["tags"])), last.entry.details.get("people")
     people = None if stated is None else read_tags(folder, str(stated))
     record_release(folder, "release", last.report.file.study, tags, data, people=people, details=details, head=head)

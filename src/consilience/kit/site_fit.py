@@ -13,6 +13,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.site_file import FlowDocument, SiteFile
 from consilience.kit import ledger
 from consilience.kit.cohort import Flow, criteria_of, in_cohort
+from consilience.kit.crowd import find_crowd, rows_in_crowds
 from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
 from consilience.kit.folder import SiteFolder
 from consilience.kit.mapping import TableMapping, mapped_by
@@ -24,12 +25,22 @@ from consilience.kit.policy.refit import (
     regression_leverage,
     release_evidence,
 )
-from consilience.kit.release import STATED, FitReport, decide_for_site, keep_again, keep_fit, record_refusal
-from consilience.kit.row_tags import SECRET, missing_in, whole_column
+from consilience.kit.release import (
+    STATED,
+    FitReport,
+    crowds_of,
+    decide_for_site,
+    earlier_of,
+    keep_again,
+    keep_fit,
+    record_refusal,
+)
+from consilience.kit.row_tags import SECRET, RowTags, missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_model import task_of
 from consilience.messages import FitSite, LocalFit
 from consilience.model import Rows
+from consilience.numerics.arrays import Mask
 from consilience.site import Site, answer
 
 
@@ -196,6 +207,7 @@ def fit_at_site(
     *,
     mapping: TableMapping | None = None,
     stated: Statement = Statement(),
+    leave_out_crowd: bool = False,
 ) -> FitAtSite:
     """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
 
@@ -213,6 +225,9 @@ def fit_at_site(
         Through which the table was read; recorded.
     stated : Statement
         Wave and data cut.
+    leave_out_crowd : bool
+        Whether further people are left out with those who withdrew, so that the difference from earlier releases is
+        about a crowd (:mod:`consilience.kit.crowd`).
 
     Raises
     ------
@@ -223,13 +238,15 @@ def fit_at_site(
     """
     check_one_file(study, Policy.from_text(folder.policy))
     try:
-        found = consider_fit(folder, study, table, other_people, mapping=mapping, stated=stated)
+        found = consider_fit(
+            folder, study, table, other_people, mapping=mapping, stated=stated, leave_out_crowd=leave_out_crowd
+        )
     except RefusedError as error:
         record_refusal(folder, study.identity, str(error))
         raise
     if found.report is None:
         return FitAtSite(keep_again(folder, found.stored), found.stored)
-    return FitAtSite(keep_fit(folder, found.report, found.used))
+    return FitAtSite(keep_fit(folder, found.report, found.used, found.crowd))
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +260,14 @@ class ConsideredFit:
         The file with every check; None if the same rows were released for this study before.
     stored : int
         Entry of that release; 0 otherwise.
+    crowd : RowTags, optional
+        People, or rows, that are left out together with those who withdrew since the last release.
     """
 
     used: UsedRows
     report: FitReport | None = None
     stored: int = 0
+    crowd: RowTags | None = None
 
 
 def consider_fit(
@@ -258,12 +278,13 @@ def consider_fit(
     *,
     mapping: TableMapping | None = None,
     stated: Statement = Statement(),
+    leave_out_crowd: bool = False,
 ) -> ConsideredFit:
     """Fit a site's own mixture under its policy; nothing is recorded.
 
     Parameters
     ----------
-    folder, study, table, other_people, mapping, stated
+    folder, study, table, other_people, mapping, stated, leave_out_crowd
         As in :func:`fit_at_site`.
 
     Raises
@@ -279,6 +300,10 @@ def consider_fit(
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
         raise RefusedError(NO_KEY)
+    used, crowd, out = _without_crowds(folder, study, used, applied.site.min_rows, draw=leave_out_crowd)
+    if np.any(out):
+        table = table.filter(pa.array(~out))
+        rows = study_rows(study, table)
     if said := few_filled(study, table, applied.site.min_rows):
         raise RefusedError(said)
     decision = decide_for_site(
@@ -295,11 +320,33 @@ def consider_fit(
     notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"]
     copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
+    notes += [say_left_out(int(np.count_nonzero(out)), is_new=crowd is not None)] * bool(np.any(out))
     flow = flow_document(study, table, policy, folder.secret)
     file = replace(file_of(study, folder.name, release), flow=flow, wave=stated.wave, data_cut=stated.data_cut)
     lines = tuple(flow_of(study, table).lines) if flow is not None else ()
     report = _report(study, rows, release, file=file, notes=tuple(notes))
-    return ConsideredFit(used, replace(report, mapped=mapped_by(mapping), flow=lines))
+    return ConsideredFit(used, replace(report, mapped=mapped_by(mapping), flow=lines), crowd=crowd)
+
+
+def _without_crowds(
+    folder: SiteFolder, study: Study, used: UsedRows, min_rows: int, *, draw: bool
+) -> tuple[UsedRows, RowTags | None, Mask]:
+    """Return the rows used without crowds, the crowd that is new, and which rows of the table are in a crowd, (N,)."""
+    out = rows_in_crowds(used, crowds_of(folder))
+    used = used.without(out)
+    crowd = find_crowd(study.identity, used, earlier_of(folder), min_rows) if draw else None
+    if crowd is not None:
+        out |= used.whole_in(crowd)
+    return used.without(out), crowd, out
+
+
+def say_left_out(rows: int, *, is_new: bool) -> str:
+    """Say how many rows are left out as crowds."""
+    new = "a new one and those of earlier releases" if is_new else "those of earlier releases"
+    return (
+        f"{rows:,} rows of the table are left out as crowds, {new}: with them the people who withdrew cannot be told "
+        "from others by the difference of two releases. They stay out of all later releases"
+    )
 
 
 def check_one_file(study: Study, policy: Policy) -> None:
