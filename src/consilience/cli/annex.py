@@ -101,7 +101,7 @@ def _of_limits(folder: SiteFolder, study: Study, policy: Policy) -> dict[str, It
             "One JSON file, after a person approved it. It has no row. Its fields:",
             "",
             *(f"- `{name}`: {meaning}." for name, meaning in FIELDS.items()),
-            "- `envelope`: time of release, place in the ledger, and the signature, if the site has a key.",
+            "- `envelope`: time of release, place in the ledger, version of the kit, signature (if it has a key).",
         ],
         "Releases for this study": _releases(folder, study),
         "Limits that the file keeps": _limits(applied, "site", "experts", "covariates"),

@@ -40,7 +40,8 @@ from consilience.cli.study_commands import study_app
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
-from consilience.files.json_text import read_text
+from consilience.estimators.saving import model_text
+from consilience.files.json_text import read_text, write_text
 from consilience.files.noisy_file import AnySiteFile, read_sent_file
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture
@@ -53,6 +54,7 @@ from consilience.kit.roster import Roster, check_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site
 from consilience.kit.study import Study
 from consilience.kit.table_one import table_one
+from consilience.kit.versions import distinct_kits, kits_of, say_kits
 from consilience.model.families.registry import gaussian
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "pydantic", "typer", "rich")
@@ -267,12 +269,12 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     with report_as(CommandFault.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
         institutions = None if known is None else known.institutions
         orders = combine_files(wanted, sent, institutions, mixed_waves=mixed_waves)
-    model = orders.best.model
-    with report_as(CommandFault.OUTPUT):
-        model.save(out, site_names=bool(orders.best.sites))  # of noisy sums alone, nothing is known of each
+    model, kits = orders.best.model, kits_of(sent)
+    with report_as(CommandFault.OUTPUT):  # of noisy sums alone, nothing is known of each site
+        write_text(out, model_text(model, site_names=bool(orders.best.sites), kits=distinct_kits(kits)))
     fitted = sorted((file for file in sent if isinstance(file, SiteFile)), key=lambda file: file.site)
     by_site = table_one(wanted, fitted) if fitted else None  # of files with noise there is none
-    document: dict[str, Any] = {"file": str(out), "sites": [str(each) for each in orders.best.sites]}
+    document: dict[str, Any] = {"file": str(out), "sites": [str(each) for each in orders.best.sites], "kits": kits}
     text = model.summary()
     if by_site is not None:
         document |= {
@@ -287,6 +289,8 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     if len({file.wave for file in fitted}) > 1:
         output.say("Files of different waves were combined: Table 1 says which.", style="yellow")
     say_noise(orders.best, output)
+    if differing := say_kits(kits):
+        output.say(differing, style="yellow")
     output.say(f"{out} written.")
     again = commands_again(
         "combine", study.name, *(path.name for path in files), "-o", out.name, "--report", "report.html"
@@ -295,7 +299,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         "files": tuple(map(sent_file, files, sent)), "invited": None if known is None else tuple(known.names),
         "characteristics": () if by_site is None else (by_site.header, *by_site.cells),
     }  # fmt: skip
-    report_on(orders, wanted, report_to, output, tables=tables, commands=again, **evidence)
+    report_on(orders, wanted, report_to, output, tables=tables, kits=kits, commands=again, **evidence)
 
 
 @app.command()

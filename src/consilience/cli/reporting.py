@@ -23,6 +23,7 @@ from consilience.fitted.protocols import FittedMixture, expert_label, parameter_
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
+from consilience.kit.versions import kits_of, kits_text
 from consilience.methods import PrivateFit
 from consilience.numerics.arrays import Mask
 from consilience.report import SentFile, html_report, model_card, report_tables, verdict
@@ -150,7 +151,8 @@ def sent_file(path: Path, file: AnySiteFile) -> SentFile:
     mixture = None if model is None else model.mixture
     profile = str(file.evidence.get("profile", ""))
     digest, numbers = hashlib.sha256(data).hexdigest(), _count_numbers(file.content)
-    return SentFile(file.site, path.name, len(data), digest, numbers, profile, released, mixture)
+    kit = kits_of([file])[file.site]
+    return SentFile(file.site, path.name, len(data), digest, numbers, profile, released, mixture, kit)
 
 
 def _count_numbers(value: Any) -> int:
@@ -169,13 +171,16 @@ def report_on(
     output: Output,
     *,
     tables: Path | None = None,
+    kits: Mapping[str, str] | None = None,
     **known: Any,
 ) -> None:
     """Write the report on the result of a study and its tables, if they are wanted, and say its verdict.
 
-    ``known`` are further fields of :class:`~consilience.report.subject.Subject`, such as ``files``.
+    ``kits`` are the versions of the library at the sites; ``known`` are further fields of
+    :class:`~consilience.report.subject.Subject`, such as ``files``.
     """
     known = _of_study(study) | known
+    known["origin"] |= {"consilience at the sites": kits_text(kits)} if kits else {}
     if path is not None:
         write(path, FORMATS[path.suffix.lstrip(".")](result, **known), overwrite=True)
         output.say(f"{path} written. It says:\n{verdict(result, **known)}")

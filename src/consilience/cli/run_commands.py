@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,9 @@ from consilience.cli.site_commands import NOTHING_YET
 from consilience.cli.study_commands import read_sizes
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
+from consilience.estimators.saving import model_text
 from consilience.federation.federated_fit import FederatedOrders
+from consilience.files.json_text import write_text
 from consilience.kit.combination import run_over_files
 from consilience.kit.forecast import doubts_beforehand
 from consilience.kit.letters import RUN, RunFile
@@ -29,6 +31,7 @@ from consilience.kit.private_files import slug
 from consilience.kit.roster import Roster
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
+from consilience.kit.versions import distinct_kits, say_kits
 from consilience.model import Mixture
 from consilience.runs import RunOptions
 from consilience.runs.run import OnDrop
@@ -103,10 +106,12 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         done = _by_files(
             request, mailbox, private, told, days=days, until=ends, patience=60 * wait, institutions=institutions
         )
-    _write(done, out, request.output)
+    with report_as(CommandFault.RUN):
+        kits = {} if mailbox is None else status_of(mailbox).kits
+    _write(done, out, request.output, kits)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
     again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
-    report_on(done, wanted, report, request.output, tables=tables, commands=again, **invited)
+    report_on(done, wanted, report, request.output, tables=tables, kits=kits, commands=again, **invited)
 
 
 def _checked(path: Path) -> Study:
@@ -155,19 +160,28 @@ def _reported() -> Iterator[None]:
         raise CommandError(CommandFault.RUN, str(error)) from error
 
 
-def _write(done: FederatedOrders, out: Path, output: Output) -> None:
+def _write(done: FederatedOrders, out: Path, output: Output, kits: Mapping[str, str]) -> None:
     """Write the model, and the models of the sites if the method has them; print the summary."""
     best, files = done.best, [out]
     with report_as(CommandFault.OUTPUT):
-        best.model.save(out, site_names=bool(best.sites))  # of sums over sites alone, nothing is known of each
+        names = bool(best.sites)  # of sums over sites alone, nothing is known of each
+        write_text(out, model_text(best.model, site_names=names, kits=distinct_kits(kits)))
         for site, model in best.models.items():
             files.append(out.with_name(f"{out.stem}.{slug(site)}.json"))
             model.save(files[-1])  # it is of one site, which the file is named after
-    found = {"state": "finished", "files": [str(path) for path in files], "sites": [str(each) for each in best.sites]}
+    found: dict[str, Any] = {
+        "state": "finished",
+        "files": [str(path) for path in files],
+        "sites": [str(each) for each in best.sites],
+    }
+    if kits:
+        found["kits"] = dict(kits)
     output.data(describe_model(best.model) | found, best.model.summary())
     for each in best.sites:
         output.say(str(each))
     say_noise(best, output)
+    if differing := say_kits(kits):
+        output.say(differing, style="yellow")
     output.say(f"{', '.join(map(str, files))} written.")
 
 
@@ -183,6 +197,7 @@ def status(mailbox: MailPath, as_json: AsJson = False) -> None:
         "awaited": list(found.awaited),
         "unused": found.unused,
         "finished": found.finished,
+        "kits": {"coordinator": found.run.kit, "sites": found.kits},
     }
     Output(as_json).data(document, _text(found))
 

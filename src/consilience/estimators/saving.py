@@ -32,15 +32,18 @@ FRAMES = ("pandas", "polars", "pyarrow", "modin.pandas", "cudf")
 UNNAMED = "sites disagree, whose names were not saved"
 
 
-def model_text(estimator: MixtureEstimator, *, site_names: bool) -> str:
-    """Return a fitted estimator as JSON text, after a check that it can be read."""
-    text = as_saved_model(estimator, site_names=site_names).to_text()
+def model_text(estimator: MixtureEstimator, *, site_names: bool, kits: str = "") -> str:
+    """Return a fitted estimator as JSON text, after a check that it can be read.
+
+    ``kits`` are the versions of the library at the sites, as far as they stated them.
+    """
+    text = as_saved_model(estimator, site_names=site_names, kits=kits).to_text()
     again = SavedModel.from_text(text)
     restore_fit(type(estimator)(**again.parameters), again)
     return text
 
 
-def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False) -> SavedModel:
+def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False, kits: str = "") -> SavedModel:
     """Return a fitted estimator as a value."""
     inference = estimator.inference_
     if not np.array_equal(inference.estimates.flat(), parameters(estimator.mixture_).flat(), equal_nan=True):
@@ -54,7 +57,7 @@ def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False) -> 
         mixture=estimator.mixture_,
         inference=inference,
         fit=_saved_fit(estimator, site_names),
-        provenance=_provenance(estimator, site_names),
+        provenance={**_provenance(estimator, site_names), **({"kits": kits} if kits else {})},
         named=hasattr(estimator, "feature_names_in_"),
         frame=frame if frame in FRAMES else None,
         classes=getattr(estimator, "classes_", None),
@@ -105,7 +108,7 @@ def _sites(estimator: MixtureEstimator) -> dict[str, Any]:
     fit = getattr(estimator, "_fit_result", None)
     if fit is None:
         stored = getattr(estimator, "provenance_", {})
-        return {name: stored[name] for name in ("n_sites", "site_names", "privacy") if name in stored}
+        return {name: stored[name] for name in ("n_sites", "site_names", "privacy", "kits") if name in stored}
     names = [site.name for site in fit.evidence()]
     noise = getattr(fit, "privacy", None)
     found: dict[str, Any] = {} if noise is None else {"privacy": str(noise)}

@@ -446,13 +446,14 @@ class InferenceDocument(Part):
 
 
 class ProvenanceDocument(Part):
-    """Library that wrote the file, date and time (ISO 8601, UTC); of a federated fit its sites and its noise."""
+    """Library that wrote the file, date and time (ISO 8601, UTC); of a federated fit its sites, noise and kits."""
 
     library: Words
     saved: Words
     n_sites: Count | None = None
     site_names: Annotated[list[Words], Field(min_length=1, max_length=10**6)] | None = None
     privacy: Words | None = None
+    kits: Words | None = None
 
 
 class ModelDocument(Part):

@@ -98,7 +98,7 @@ class SavedModel:
     fit : SavedFit
     provenance : mapping
         ``library`` and ``saved``, and of a federated fit ``n_sites`` and perhaps ``site_names``; of one
-        with noise ``privacy``.
+        with noise ``privacy``; of one over institutions ``kits``, the versions of the library at its sites.
     named : bool
         Whether ``X`` had names.
     frame : str or None

@@ -5,6 +5,9 @@ before it and its own hash. Whoever changes, removes, repeats or reorders a line
 names the line. A ledger that was cut at the end, or written anew from some entry on, is a valid chain: it is found only
 by the number and hash of a later entry, which stand in every file that was released.
 
+The details of each entry have the version of the kit that wrote it, which is that of this library; entries of earlier
+kits have none.
+
 An entry is written by one write of one line and is on disk before :func:`append` returns. A crash leaves all earlier
 entries, and at the worst the beginning of a line at the end, which :func:`repair` drops.
 """
@@ -19,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import canonical_bytes, content_hash, parse_json, read_capped
 from consilience.kit.private_files import OWNER_ONLY, write_alone, write_once
@@ -29,6 +33,8 @@ KINDS = (
     "charge",
 )  # fmt: skip
 """Kinds of entries."""
+KIT = "kit"
+"""Name of the version of the kit, in details of entries and in envelopes."""
 START = f"sha256:{64 * '0'}"
 """What stands for the hash before the first entry."""
 MOST_LINE = 2**16
@@ -239,7 +245,7 @@ def append(
     kind : str
         One of ``KINDS``; "init" for the first entry and no other.
     details : mapping
-        JSON values; at most 64 KiB with the rest of the line.
+        JSON values; at most 64 KiB with the rest of the line. The version of the kit is added, unless it is stated.
     head : str, optional
         Hash of the entry that must be the last one: what was decided on an older state of the ledger is not recorded.
     now : datetime, optional
@@ -260,7 +266,7 @@ def append(
             raise InvalidInputError("the first entry of a ledger, and no other, has the kind init")
         if head is not None and head != found.head:
             raise InvalidInputError("the ledger has grown since this was decided: decide again")
-        line = line_of(kind, details, found.entries, now)
+        line = line_of(kind, {KIT: __version__, **details}, found.entries, now)
         entry = entry_of(line, found.entries)
         if goal.exists() and goal.stat().st_size + len(line) >= MOST_BYTES:
             raise InvalidInputError(f"the ledger would have more than {MOST_BYTES:,} bytes, the most that are read")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -250,6 +250,8 @@ class RunFile:
         Public start of the run, as an encoded question for its likelihood; empty if there is none.
     masks : mapping of str to str
         Public keys of the sites for masked sums, with their signatures; empty if sums are not masked.
+    kit : str
+        Version of the library that began the run, which is not part of its identity; empty if it is not stated.
     """
 
     study: str
@@ -258,6 +260,7 @@ class RunFile:
     coordinator: str
     start: bytes = b""
     masks: Mapping[str, str] = field(default_factory=dict)
+    kit: str = field(default="", compare=False)
 
     @property
     def content(self) -> dict[str, Any]:
@@ -286,7 +289,8 @@ class RunFile:
 
     def to_text(self) -> str:
         """Return the text of the file."""
-        return write_json({"format": FORMAT, "version": RUN_VERSION, "hash": self.identity, "content": self.content})
+        head = {"format": FORMAT, "version": RUN_VERSION, "hash": self.identity, "content": self.content}
+        return write_json({**head, **({"kit": self.kit} if self.kit else {})})
 
     @classmethod
     def from_text(cls, text: str) -> RunFile:
@@ -300,7 +304,7 @@ class RunFile:
         if not isinstance(content, dict) or content_hash(content) != document.get("hash"):
             raise InvalidInputError(f"{RUN} was changed or damaged: restore it")
         try:
-            return cls._of(content)
+            return replace(cls._of(content), kit=as_name(document.get("kit", "")))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"{RUN} is not valid: {type(error).__name__}") from error
 

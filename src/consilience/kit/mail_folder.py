@@ -15,6 +15,7 @@ from consilience.errors import EngineError, InvalidInputError
 from consilience.files.json_text import parse_json, read_text, replace_file
 from consilience.kit.letters import RUN, AnswerLetter, Letter, QuestionLetter, RunFile
 from consilience.kit.private_files import slug
+from consilience.kit.versions import kits_of
 
 MOST_FILES = 100_000
 STUDY, END = "study.toml", "finished.json"
@@ -132,6 +133,8 @@ class RunStatus:
     rounds : tuple of RoundStatus
     unused : mapping of str to str
         Names of files that are not letters of this run, with the reason.
+    kits : mapping of str to str
+        Version of the kit of each site that has answered, as :func:`~consilience.kit.versions.kits_of` returns them.
     finished : bool
         Whether the coordinator has marked the end.
     """
@@ -140,6 +143,7 @@ class RunStatus:
     rounds: tuple[RoundStatus, ...]
     unused: dict[str, str]
     finished: bool
+    kits: dict[str, str] = field(default_factory=dict)
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -155,7 +159,10 @@ def status_of(folder: Path) -> RunStatus:
     mine = [(path, letter) for path, letter in letters if letter.run == run.identity]
     numbers = sorted({letter.number for _, letter in mine if isinstance(letter, QuestionLetter)})
     rounds = tuple(_round(number, [each for each in mine if each[1].number == number]) for number in numbers)
-    return RunStatus(run, rounds, unused, _is_over(folder, run))
+    asked = {letter.hash for _, letter in mine if isinstance(letter, QuestionLetter)}
+    answers = [letter for _, letter in mine if isinstance(letter, AnswerLetter) and letter.asked in asked]
+    kits = kits_of(answer for answer in answers if answer.site in run.sites)
+    return RunStatus(run, rounds, unused, _is_over(folder, run), kits)
 
 
 def _round(number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:

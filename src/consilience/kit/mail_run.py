@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from consilience._version import __version__
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.kit.combination import run_study
@@ -293,7 +294,7 @@ def begin_by_files(
         given: Mapping[str, str] = {}
     else:
         given = dict(masks or {}) if sites or there is None else there.masks
-    wanted = RunFile(study.identity, names, known, "", begins, given)
+    wanted = RunFile(study.identity, names, known, "", begins, given, __version__)
     if method_of(study).masked is not None:
         keys_of_run(wanted)
     found = begin_folder(mailbox, own, wanted)

@@ -16,6 +16,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal
 
+from consilience._version import __version__
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.json_text import bytes_hash, parse_json, read_capped, read_text, write_json
 from consilience.files.noisy_file import AnySiteFile, NoisyFile, read_sent_file
@@ -136,23 +137,24 @@ def _part(kind: type[Any], stated: Mapping[str, Any]) -> Any:
 # ---------------------------------------------------------------- sealing
 
 
-def seal_file(folder: SiteFolder, file: AnySiteFile) -> AnySiteFile:
-    """Return a file with its envelope: the time, the last entry of the ledger, and the signature of the content.
+def seal_file(folder: SiteFolder, file: AnySiteFile, kit: str = __version__) -> AnySiteFile:
+    """Return a file with its envelope: time, last entry of the ledger, version of the kit that fitted, and signature.
 
-    Without a key the signature is null: the file is marked as unsigned.
+    Without a key the signature is null: the file is marked as unsigned. Without a version none is stated.
     """
     if file.site != folder.name:
         raise InvalidInputError(f"the file is of site {file.site!a} and the folder of {folder.name!a}")
-    return replace(file, envelope=envelope_of(folder, file.hash))
+    return replace(file, envelope=envelope_of(folder, file.hash, kit))
 
 
-def envelope_of(folder: SiteFolder, content_hash: str) -> dict[str, Any]:
-    """Return the envelope of a content: the time, the last entry of the ledger, and the signature of all of it."""
+def envelope_of(folder: SiteFolder, content_hash: str, kit: str = __version__) -> dict[str, Any]:
+    """Return the envelope of a content: time, last entry of the ledger, version of the kit, and a signature of all."""
     last, identity = folder.entries[-1], folder.identity
     said = {
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ledger": {"entry": last.number, "hash": last.hash},
         "covers": COVERS,
+        **({ledger.KIT: kit} if kit else {}),
     }
     return {**said, "signature": None if identity is None else identity.sign(signed_hash(content_hash, said))}
 
@@ -477,7 +479,8 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
         return read_release(folder, earlier.number)
     check_still_valid(folder, last)
     head = folder.entries[-1].hash
-    data = seal_file(folder, last.report.file).to_text().encode()
+    kit = str(last.entry.details.get(ledger.KIT, ""))
+    data = seal_file(folder, last.report.file, kit).to_text().encode()
     details = {"approved_by": approved_by[:200], "fit": last.entry.number, "content": last.report.file.hash}
     details |= {"way": NOISE} if isinstance(last.report.file, NoisyFile) else {}
     details |= {"crowd": last.entry.details["crowd"]} if "crowd" in last.entry.details else {}

@@ -36,8 +36,8 @@ class SentFile:
         SHA-256 of its bytes, as ``sha256sum`` prints it.
     numbers : int
         Number of numbers in it.
-    policy, released : str
-        Profile of the site's policy and time of the release, where the file states them.
+    policy, released, kit : str
+        Profile of the site's policy, time of the release and version of the library, where the file states them.
     mixture : Mixture or None
         The site's own model.
 
@@ -55,6 +55,7 @@ class SentFile:
     policy: str = ""
     released: str = ""
     mixture: Mixture | None = None
+    kit: str = ""
 
 
 def today() -> str:

@@ -230,11 +230,12 @@ def left_section(findings: Findings) -> Section | None:
 
 def _file_table(subject: Subject) -> Table:
     rows = tuple(
-        (f.site, f.name, f"{f.size:,}", f"{f.numbers:,}", "0", f.policy or "—", f.released or "—")
+        (f.site, f.name, f"{f.size:,}", f"{f.numbers:,}", "0", f.policy or "—", f.released or "—", f.kit or "—")
         for f in subject.files
     )
-    header = (subject.words.sites[0], "file", "bytes", "numbers", subject.words.rows[1], "policy", "released")
-    return Table("One file of each.", header, rows, (2, 3, 4), "Bytes are those on disk.", "files")
+    header = (subject.words.sites[0], "file", "bytes", "numbers", subject.words.rows[1], "policy", "released", "kit")
+    note = "Bytes are those on disk; kit is the version of consilience that fitted."
+    return Table("One file of each.", header, rows, (2, 3, 4), note, "files")
 
 
 def _on_files(subject: Subject) -> list[Block]:
