@@ -375,17 +375,6 @@ def test_an_annex_says_what_leaves_what_limits_it_and_what_is_not_protected(plac
     assert (place / "annex.md").read_text() == text
 
 
-def test_a_doctor_finds_what_is_missing(place):
-    assert "PROBLEM" not in done("doctor").stdout
-    assert code(run("doctor", "--site", "ash")) == "CSL-133"
-    done("site", "init", "ash")
-    assert "profile hospital" in done("doctor", "--site", "ash").stdout
-    (place / "ash" / "secret.key").write_text("00\n")
-    found = run("doctor", "--site", "ash")
-    assert code(found) == "CSL-133"
-    assert "secret.key" in found.stdout
-
-
 @pytest.mark.parametrize(
     "command",
     [

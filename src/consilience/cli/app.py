@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -41,16 +42,16 @@ from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
 from consilience.estimators.saving import model_text
-from consilience.files.json_text import read_text, write_text
+from consilience.files.json_text import content_hash, read_text, write_text
 from consilience.files.noisy_file import AnySiteFile, read_sent_file
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture
 from consilience.kit.combination import combine_files, simulate_study
-from consilience.kit.folder import SiteFolder
+from consilience.kit.folder import KEY, LOST, SECRET_FILE, SiteFolder
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_files import slug
 from consilience.kit.release import release_fit, verify_ledger
-from consilience.kit.roster import Roster, check_signature
+from consilience.kit.roster import Roster, check_signature, verify_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site
 from consilience.kit.study import Study
 from consilience.kit.table_one import table_one
@@ -124,9 +125,35 @@ def _site(name: str, where: Path) -> Iterator[InstallationCheck]:
         yield InstallationCheck("policy", f"profile {Policy.from_text(folder.policy).profile_text}")
         verdict = verify_ledger(folder)
         yield InstallationCheck("ledger", str(verdict), not verdict.is_whole)
-        yield InstallationCheck("key", folder.public_key or "none: files are unsigned")
+        yield _key(folder)
+        yield from _readable_by_others(folder)
     except ConsilienceError as error:
         yield InstallationCheck("site", str(error), True)
+
+
+def _key(folder: SiteFolder) -> InstallationCheck:
+    """Sign something, and verify it with the public key that the ledger names."""
+    stated = folder.public_key
+    if stated is None:
+        needed = Policy.from_text(folder.policy).release.require_signatures
+        said = "none: files are unsigned. Install consilience[secure], then run 'consilience site key NAME'"
+        return InstallationCheck("key", said, needed)
+    probe = content_hash("consilience doctor")
+    try:
+        identity = folder.identity
+        works = identity is not None and verify_signature(stated, identity.sign(probe), probe)
+    except (ConsilienceError, ImportError) as error:
+        return InstallationCheck("key", str(error), True)
+    said = f"{stated} signs" if works else f"{KEY} does not sign for {stated}. {LOST}"
+    return InstallationCheck("key", said, not works)
+
+
+def _readable_by_others(folder: SiteFolder) -> Iterator[InstallationCheck]:
+    """Yield a problem for each secret that other users of the machine can read; Windows has other permissions."""
+    for name in (SECRET_FILE, KEY) if os.name == "posix" else ():
+        path = folder.path / name
+        if path.is_file() and path.stat().st_mode & 0o077:
+            yield InstallationCheck("permissions", f"others can read {name}: run 'chmod 600 {path}'", True)
 
 
 # ---------------------------------------------------------------- demo

@@ -47,6 +47,10 @@ from consilience.kit.study import Study
 
 NOTHING_YET = 6
 """Exit status if there is nothing to do until others have answered or asked."""
+WITHOUT_A_PERSON = (
+    "without the question to a person: leave --no-input out, or let who may decide this set allow_no_input = true in "
+    "[release] of policy.toml"
+)
 
 
 def answer_question(  # noqa: PLR0917 - typer makes options of them
@@ -113,7 +117,7 @@ def _approve(
 ) -> None:
     """Show the preview and ask; an answer that left before is not asked about again."""
     if no_input and draft.is_new and not Policy.from_text(folder.policy).release.allow_no_input:
-        raise CommandError(CommandFault.REFUSED, "the policy does not allow an answer without the question to a person")
+        raise CommandError(CommandFault.REFUSED, f"the policy does not allow an answer {WITHOUT_A_PERSON}")
     letter = draft.letter
     size = 0
     if draft.reply is not None:
@@ -162,12 +166,13 @@ def key(
     name: SiteName,
     where: Where = HERE,
     masks: Annotated[bool, typer.Option("--masks", help="Print the key for masked sums, with its signature.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that was lost.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the public key of a site; make a key first if the site has none."""
     folder = folder_of(name, where)
     with report_as(CommandFault.FOLDER), report_missing_extra():
-        public = folder.public_key or folder.make_key()
+        public = folder.make_key(lost=True) if new else folder.public_key or folder.make_key()
         found = {"site": folder.name, "key": public}
         if masks:
             found["masks"] = public_mask_key(folder.name, SiteIdentity.load(folder.path / KEY))
@@ -308,7 +313,7 @@ def _sum_with_noise(
         draft = draft_steps(folder, study, rows, model_of(start).mixture_, source=table, approved_by=who, mapping=made)
         allowed = Policy.from_text(folder.policy).release.allow_no_input
     if draft.is_new and no_input and not allowed:
-        raise CommandError(CommandFault.REFUSED, "the policy does not allow a charge without the question to a person")
+        raise CommandError(CommandFault.REFUSED, f"the policy does not allow a charge {WITHOUT_A_PERSON}")
     Output(quiet=output.quiet and no_input).say("\n".join([WAYS[study.way], *draft.said]))
     if draft.is_new and not no_input and not typer.confirm("Spend this?", default=False, err=True):
         ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})
@@ -356,9 +361,7 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
             release.check_still_valid(folder, last)
     if before is None:
         if no_input and not policy.release.allow_no_input:
-            raise CommandError(
-                CommandFault.REFUSED, "the policy does not allow a release without the question to a person"
-            )
+            raise CommandError(CommandFault.REFUSED, f"the policy does not allow a release {WITHOUT_A_PERSON}")
         shown = "\n".join([text_of(last.report, last.entry), "", *final_lines(last.report)])
         Output(quiet=quiet and no_input).say(shown)  # a person who is asked has seen it
         if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):

@@ -81,7 +81,10 @@ def find_crowd(study: str, used: UsedRows, earlier: Sequence[Earlier], min_rows:
         decision = decide(study, left, earlier, min_rows)
         if decision.outcome == "allowed":
             return crowd
-    raise RefusedError(f"no crowd of the rows that are left can be left out as well. {decision.said}".strip())
+    raise RefusedError(
+        "no crowd of the rows that are left can be left out as well: use more rows, such as those of a longer period. "
+        f"{decision.said}".strip()
+    )
 
 
 def is_near(used: UsedRows, earlier: Earlier, min_rows: int) -> bool:

@@ -111,6 +111,11 @@ def _library() -> tuple[Any, Any, Any]:
 POLICY, SECRET_FILE, KEY, LEDGER = "policy.toml", "secret.key", "identity.pem", "ledger.jsonl"
 MAPPING = "mapping.toml"
 FOLDERS = ("fits", "releases", "tags")
+LOST = (
+    f"If there is no backup, move {KEY} away if it is there, run 'consilience site key NAME --new', and give the new "
+    "public key to the coordinator, for the roster"
+)
+"""What to do without the key of a site."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,7 @@ class SiteFolder:
         if stated is None or not is_available() or not (self.path / KEY).is_file():
             return
         if SiteIdentity.load(self.path / KEY).public_key != stated:
-            raise InvalidInputError(f"{KEY} is not the key that the ledger names: restore the file")
+            raise InvalidInputError(f"{KEY} is not the key that the ledger names: restore the file. {LOST}")
 
     @property
     def entries(self) -> tuple[ledger.Entry, ...]:
@@ -216,12 +221,16 @@ class SiteFolder:
         """Key with which files are signed; None if the site has none."""
         if self.public_key is None:
             return None
+        if not (self.path / KEY).is_file():
+            raise InvalidInputError(f"{KEY} is missing, and nothing can be signed: restore the file. {LOST}")
         return SiteIdentity.load(self.path / KEY)
 
-    def make_key(self) -> str:
-        """Make a key for a site that has none, and record it; return the public key."""
-        if self.public_key is not None:
+    def make_key(self, *, lost: bool = False) -> str:
+        """Make a key for a site that has none, or whose key was lost, and record it; return the public key."""
+        if self.public_key is not None and not lost:
             raise InvalidInputError("the site has a key already, and it is never overwritten")
+        if self.public_key is not None and (self.path / KEY).exists():
+            raise InvalidInputError(f"{KEY} is there: move it away first, if nobody is to use it any more")
         if not (self.path / KEY).is_file():
             SiteIdentity.new().store(self.path / KEY)
         identity = SiteIdentity.load(self.path / KEY)

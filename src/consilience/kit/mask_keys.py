@@ -76,7 +76,9 @@ def masks_of_run(folder: SiteFolder, run: RunFile, number: int, colluding: int) 
     """Return the masks of a site in a round of a run."""
     identity = folder.identity
     if identity is None:
-        raise RefusedError("sums are masked, and this site has no key: 'consilience site key' makes one")
+        raise RefusedError(
+            "sums are masked, and this site has no key: run 'consilience site key', and send it to the coordinator"
+        )
     context = f"{run.study}|{run.identity}|{number}"
     return Masks(folder.name, private_mask_key(identity), keys_of_run(run), context, colluding)
 

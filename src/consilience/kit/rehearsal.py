@@ -16,6 +16,7 @@ from consilience.errors import RefusedError
 from consilience.kit.folder import SiteFolder
 from consilience.kit.forecast import StudyForecast, forecast_study, say_outlook
 from consilience.kit.mapping import TableMapping
+from consilience.kit.policy.contract import few_rows
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import PrivateRows, private_rows
 from consilience.kit.public_covariates import unlike_columns
@@ -120,8 +121,8 @@ def rehearse(
     rows = validate_rows(study, table)
     if study.way == "coordinator":
         applied = policy.stricter(study.minimum)
-        few = f"the policy asks for at least {applied.site.min_rows} rows, and the table has {rows.n:,}"
-        why = _refusal(lambda: applied.check_way(study.way)) or few * (rows.n < applied.site.min_rows)
+        least = applied.site.min_rows
+        why = _refusal(lambda: applied.check_way(study.way)) or (few_rows(least, rows.n) if rows.n < least else "")
         told = f"In each round of {method_of(study)!r} one file with exact sums, or the site's own fit, would leave."
         return Rehearsal(study.way, rows.n, why, (told,))
     try:

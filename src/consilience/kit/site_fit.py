@@ -353,7 +353,7 @@ def check_one_file(study: Study, policy: Policy) -> None:
     """Raise an error unless the study asks for one file under limits, and the site sends such files."""
     if not study.is_one_file:
         raise RefusedError(
-            "the study asks in rounds: the site answers with 'consilience site answer', and fits nothing"
+            "the study asks in rounds, and the site fits nothing by itself: use 'consilience site answer'"
         )
     policy.check_way(study.way)
 

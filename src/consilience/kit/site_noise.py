@@ -128,7 +128,10 @@ def _draw(site: PrivateSite, question: bytes, budget: Budget, tags: RowTags, map
     steps = decode(respond(question, site.site))
     if not isinstance(steps, NoisySteps) or study.privacy is None:
         why = site.site.reasons[-1][1] if site.site.reasons else "it is not known why"
-        raise RefusedError(f"the steps have no end here, and nothing leaves; what was charged is spent: {why}")
+        raise RefusedError(
+            f"the steps have no end here, and nothing leaves; what was charged is spent: {why}. Tell the coordinator: "
+            "a study with another start has a budget of its own"
+        )
     policy, privacy = Policy.from_text(folder.policy), study.privacy
     stated = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "rho": fraction_text(rho)}
     evidence = {"policy": policy.identity, "profile": policy.profile_text}

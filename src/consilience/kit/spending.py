@@ -69,7 +69,10 @@ def charge(folder: SiteFolder, rules: PrivacyRules, rho: Fraction, what: Mapping
     check_spending(rules, spent, rho)
     part = (what.get("run"), what.get("place"))
     if None not in part and part in {(e.details.get("run"), e.details.get("place")) for e in entries}:
-        raise RefusedError(f"part {part[1]} of the budget of this run was charged before: another program answers too")
+        raise RefusedError(
+            f"part {part[1]} of the budget of this run was charged before: another program answers too. Wait until it "
+            "has ended, and run the command again"
+        )
     details = {**what, "rho": fraction_text(rho), "spent": fraction_text(spent + rho)}
     return ledger.append(folder.path / LEDGER, "charge", details, head=ledger.head_of(entries))
 
@@ -82,7 +85,8 @@ def check_spending(rules: PrivacyRules, spent: Fraction, more: Fraction) -> None
         raise RefusedError(
             f"answers with noise have spent ε = {epsilon_of(spent, rules.max_delta):.3g} at this site, and with this "
             f"it would be {epsilon_of(spent + more, rules.max_delta):.3g}: more than max_epsilon_ever = "
-            f"{rules.max_epsilon_ever:g} in [privacy] of policy.toml. 'consilience site budget' shows what was spent"
+            f"{rules.max_epsilon_ever:g} in [privacy] of policy.toml. Ask the coordinator for a smaller epsilon, or "
+            "let who may decide this for the site raise the limit; 'consilience site budget' shows what was spent"
         )
 
 
@@ -104,8 +108,9 @@ def check_study(rules: PrivacyRules, privacy: PrivacyTerms) -> None:
     ):
         if wanted > most:
             raise RefusedError(
-                f"the study has {name} = {wanted:g} and the policy of this site allows at most {most:g} (max_{name} in "
-                "[privacy] of policy.toml)"
+                f"the study has {name} = {wanted:g} and the policy of this site allows at most {most:g}. Ask the "
+                f"coordinator for a smaller one, or let who may decide this for the site raise max_{name} in [privacy] "
+                "of policy.toml"
             )
 
 

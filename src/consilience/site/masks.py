@@ -67,7 +67,10 @@ class Masks:
 
     def __post_init__(self) -> None:
         if self.keys.get(self.name) != self.key.public_key().public_bytes_raw():
-            raise RefusedError(f"the run has another key for masks of {self.name!a} than this site's own")
+            raise RefusedError(
+                f"the run has another key for masks of {self.name!a} than this site's own: send the line that "
+                "'consilience site key --masks' prints to the coordinator, who begins the run again"
+            )
 
     def __reduce__(self) -> Any:
         raise TypeError("a private key is not copied into other processes")

@@ -14,6 +14,17 @@ from consilience.messages import Question, Sample, Several
 from consilience.model import Mixture
 from consilience.numerics.arrays import triangle_size
 
+COSTLY = "ask the coordinator for fewer experts or columns, or raise the limit in [contract] of policy.toml"
+"""What to do with a question that takes too much work or memory."""
+
+
+def few_rows(least: int, n: int) -> str:
+    """Say that a table has fewer rows than the policy asks for, and what to do."""
+    return (
+        f"the policy asks for at least {least} rows, and the table has {n:,}: use more rows, such as those of a longer "
+        "period, or tell the coordinator that the site takes no part"
+    )
+
 
 def parts_of(question: Question) -> Iterator[Question]:
     """Yield the questions in a question, and itself unless it is several: batches count by what is in them."""
@@ -40,9 +51,9 @@ def check_question(question: Question, n: int, rules: ContractRules) -> None:
     ]
     work, memory = n * sum(numbers), 8 * sum(numbers) / 1e6
     if work > rules.max_operations:
-        raise RefusedError(f"the question takes about {work:.0e} multiplications, more than max_operations")
+        raise RefusedError(f"the question takes about {work:.0e} multiplications, more than max_operations: {COSTLY}")
     if memory > rules.max_memory:
-        raise RefusedError(f"the sums of the question take about {memory:,.0f} MB, more than max_memory")
+        raise RefusedError(f"the sums of the question take about {memory:,.0f} MB, more than max_memory: {COSTLY}")
 
 
 def mixture_in(question: Question) -> tuple[Mixture | None, bool]:

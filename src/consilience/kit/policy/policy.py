@@ -307,8 +307,9 @@ class Policy(TomlFile):
         allowed = ", ".join(f'"{each}"' for each in self.privacy.allow) or "none"
         contract = ": exact sums, from which the coordinator could compute rows" if way == "coordinator" else ""
         raise RefusedError(
-            f'the study needs trust = "{way}"{contract}. The policy of this site allows {allowed}; who may decide this '
-            f'for the site can add "{way}" to allow, in [privacy] of policy.toml'
+            f'the study needs trust = "{way}"{contract}. The policy of this site allows {allowed}. Ask the '
+            f'coordinator for another study, or let who may decide this for the site add "{way}" to allow in '
+            "[privacy] of policy.toml"
         )
 
     @property
