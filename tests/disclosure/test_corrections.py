@@ -1,10 +1,10 @@
-"""Attacks by differences of releases after people withdrew: pairs and triples of one site rest on crowds."""
+"""Attacks by differences of releases after withdrawals and corrections: pairs and triples rest on crowds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 import pytest
 
 from consilience.errors import RefusedError
-from consilience.kit.folder import SiteFolder
+from consilience.files.site_file import SiteFile
+from consilience.kit.folder import SiteFolder, SiteIdentity
+from consilience.kit.notices import record_retractions, write_retraction
 from consilience.kit.policy.policy import Policy
-from consilience.kit.release import crowds_of, release_fit
-from consilience.kit.site_fit import consider_fit, fit_at_site, site_file
+from consilience.kit.release import crowds_of, earlier_of, release_fit
+from consilience.kit.site_fit import Statement, consider_fit, fit_at_site, site_file
 from consilience.kit.study import Study
 
 LIMIT = 50
@@ -77,8 +79,9 @@ class Releasing:
     sent: list[bytes] = field(default_factory=list)
 
     def __call__(self, study: Study, table: pa.Table, *, crowd: bool = False) -> set[str]:
-        found = consider_fit(self.folder, study, table, leave_out_crowd=crowd)
-        fit_at_site(self.folder, study, table, leave_out_crowd=crowd)
+        stated = Statement(leave_out_crowd=crowd)
+        found = consider_fit(self.folder, study, table, stated=stated)
+        fit_at_site(self.folder, study, table, stated=stated)
         self.sent.append(release_fit(self.folder, "A. Person"))
         self.used.append(set(table.filter(pa.array(found.used.kept))["patient"].to_pylist()))
         assert sums(self.sent[-1])[0] == len(self.used[-1])
@@ -151,7 +154,7 @@ def test_a_fit_is_repeated_with_the_same_crowd_and_another_secret_has_another_on
     table = patients(700, 1)
     site(STUDY, table)
     for _ in range(2):
-        fit_at_site(site.folder, STUDY, without(table, "p3"), leave_out_crowd=True)
+        fit_at_site(site.folder, STUDY, without(table, "p3"), stated=Statement(leave_out_crowd=True))
     fits = [entry.details for entry in site.folder.entries if entry.kind == "fit"]
     assert fits[1] == fits[2]
     assert "crowd" in fits[1]
@@ -229,3 +232,58 @@ def test_a_table_without_the_columns_by_which_a_crowd_is_known_is_refused(site: 
     else:
         with pytest.raises(RefusedError, match="columns by which the crowd is known: 'crp'"):
             consider_fit(site.folder, STUDY, fewer)
+
+
+# ---------------------------------------------------------------------- a few corrected rows
+
+
+def with_key(folder: SiteFolder, identity: SiteIdentity) -> None:
+    path = folder.path / "policy.toml"
+    path.write_text(path.read_text().replace('coordinator = ""', f'coordinator = "{identity.public_key}"'))
+
+
+def corrected(table: pa.Table) -> pa.Table:
+    age = table["age"].to_numpy().copy()
+    age[0] = 61.0  # for 111
+    return table.set_column(1, "age", pa.array(age))
+
+
+def test_a_correction_leaves_after_a_signed_notice_only_and_is_the_risk_that_is_stated(site: Releasing) -> None:
+    coordinator, stranger, table = SiteIdentity.new(), SiteIdentity.new(), patients(700, 7)
+    stated = Statement(replaces=(3,))
+    site(STUDY, table)
+    assert site.folder.entries[-1].number == 3
+    with pytest.raises(RefusedError, match="replaces nothing"):
+        fit_at_site(site.folder, STUDY, corrected(table), stated=stated)
+    with_key(site.folder, coordinator)
+    fit_at_site(site.folder, STUDY, corrected(table), stated=stated)
+    wrong = SiteFile.from_text(site.sent[0].decode())
+    with pytest.raises(RefusedError, match="--notice FILE"):
+        release_fit(site.folder, "A. Person")
+    for bad in ([], [write_retraction([wrong], stranger)], [write_retraction([replace(wrong, site="s")], coordinator)]):
+        with pytest.raises(RefusedError, match=r"not signed with the key|no notice says"):
+            record_retractions(site.folder, [3], bad)
+    assert len(earlier_of(site.folder)) == 1
+    record_retractions(site.folder, [3], [write_retraction([wrong], coordinator)])
+    assert sums(release_fit(site.folder, "A. Person"))[0] == table.num_rows
+    before, after = (sums(site_file(STUDY, "n", each).to_text().encode()) for each in (table, corrected(table)))
+    np.testing.assert_allclose(
+        before - after, [0, 0, 50], atol=1e-6
+    )  # the risk, if the file was kept, but for rounding
+    assert [each.entry for each in earlier_of(site.folder)] == [site.folder.entries[-1].number]
+
+
+def test_releases_after_a_correction_rest_on_crowds_among_those_that_were_not_retracted(site: Releasing) -> None:
+    coordinator, table = SiteIdentity.new(), patients(800, 8)
+    with_key(site.folder, coordinator)
+    site(STUDY, table)
+    wrong, table = SiteFile.from_text(site.sent[0].decode()), corrected(table)
+    record_retractions(site.folder, [3], [write_retraction([wrong], coordinator)])
+    site(STUDY, table)
+    site(OLDER, table)
+    left = site(STUDY, without(table, "p0"), crowd=True)
+    site(OTHER_COLUMNS, without(table, "p0"))
+    assert len(left) <= table.num_rows - LIMIT - 1
+    check_all(site.used[1:])
+    with pytest.raises(RefusedError):
+        site(STUDY, patients(800, 8))  # the mistake does not come back

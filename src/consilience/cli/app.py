@@ -22,6 +22,7 @@ import typer
 from consilience._version import __version__
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.drafting import EMPTY, draft_study
+from consilience.cli.notice_commands import leave_out, part_notices
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
 from consilience.cli.reporting import (
@@ -48,10 +49,11 @@ from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture
 from consilience.kit.combination import combine_files, simulate_study
 from consilience.kit.folder import KEY, LOST, SECRET_FILE, SiteFolder
+from consilience.kit.notices import Withdrawal
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_files import slug
 from consilience.kit.release import release_fit, verify_ledger
-from consilience.kit.roster import Roster, check_signature, verify_signature
+from consilience.kit.roster import Roster, Signed, check_signature, verify_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site
 from consilience.kit.study import Study
 from consilience.kit.table_one import table_one
@@ -281,18 +283,24 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Combine the files of the sites into one model."""
+    """Combine the files of the sites into one model.
+
+    Notices stand among the files: a site that withdrew is left out, and a file that was retracted is refused.
+    """
     wanted, output, sent = study_of(study), Output(as_json, quiet), list[AnySiteFile]()
     check_free(out, overwrite=overwrite)
     check_report(report_to, tables, overwrite=overwrite)
+    files, notices = part_notices(wanted, files)
     for path in files:
         try:
             sent.append(read_sent_file(read_text(path, "a site file")))
         except ConsilienceError as error:
             raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
+    withdrawals = [each for each in notices if isinstance(each, Withdrawal)]
+    known = _check_signatures(wanted, [*sent, *withdrawals], roster, output)
+    files, sent = leave_out(files, sent, notices, output)
     if len(sent) == 1:
         output.say("There is one file: the model is that of this site.", style="yellow")
-    known = _check_signatures(wanted, sent, roster, output)
     with report_as(CommandFault.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
         institutions = None if known is None else known.institutions
         orders = combine_files(wanted, sent, institutions, mixed_waves=mixed_waves)
@@ -324,6 +332,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     )
     evidence = {
         "files": tuple(map(sent_file, files, sent)), "invited": None if known is None else tuple(known.names),
+        "withdrawn": {each.site: each.day for each in withdrawals},
         "characteristics": () if by_site is None else (by_site.header, *by_site.cells),
     }  # fmt: skip
     report_on(orders, wanted, report_to, output, tables=tables, kits=kits, commands=again, **evidence)
@@ -399,7 +408,7 @@ def demo_hospitals(
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 
-def _check_signatures(study: Study, files: Sequence[AnySiteFile], roster: Path | None, output: Output) -> Roster | None:
+def _check_signatures(study: Study, files: Sequence[Signed], roster: Path | None, output: Output) -> Roster | None:
     """Return the roster, after every file was checked against it.
 
     Unsigned files are named, or refused if the study requires signatures.

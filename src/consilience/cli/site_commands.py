@@ -13,6 +13,7 @@ import typer
 from consilience.cli.annex import annex_of
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.mapping_commands import MappingPath, map_export, mapped_table, mapping_of
+from consilience.cli.notice_commands import retractions_of, withdraw_site
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
 from consilience.cli.output import (
     Output,
@@ -36,6 +37,7 @@ from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_wh
 from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, seal_answer
 from consilience.kit.mapping import TableMapping
 from consilience.kit.mask_keys import public_mask_key
+from consilience.kit.notices import record_retractions
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
@@ -139,6 +141,7 @@ site.add_typer(log, name="log")
 site.command("answer")(answer_question)
 site.command("map")(map_export)
 site.command("rehearse")(rehearse_study)
+site.command("withdraw")(withdraw_site)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
@@ -252,6 +255,9 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     data_cut: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day until which the data reach; it is in the file.")
     ] = None,
+    replaces: Annotated[
+        list[int] | None, typer.Option(help="Entry of the ledger whose release this one replaces, after a correction.")
+    ] = None,
     leave_out_crowd: Annotated[
         bool,
         typer.Option("--leave-out-crowd", help="Leave out a random crowd with those of patients who withdrew."),
@@ -272,17 +278,18 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     if wanted.is_noisy_file:
         if wave is not None or data_cut is not None:
             raise typer.BadParameter("--wave and --data-cut: a file with noise states neither")
-        if leave_out_crowd:
-            raise typer.BadParameter("--leave-out-crowd: noise hides who withdrew; leave the option out")
+        if leave_out_crowd or replaces:
+            raise typer.BadParameter(
+                "--leave-out-crowd and --replaces: noise hides who withdrew and what was corrected"
+            )
         _sum_with_noise(folder, wanted, rows, (table, start, by, made), output, no_input=no_input)
         output.say(f"Kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}{there}")
         return
-    stated = Statement(wave, None if data_cut is None else f"{data_cut:%Y-%m-%d}")
+    until = None if data_cut is None else f"{data_cut:%Y-%m-%d}"
+    stated = Statement(wave, until, leave_out_crowd, tuple(sorted(set(replaces or ()))))
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
-            done = fit_at_site(
-                folder, wanted, rows, other_people, mapping=made, stated=stated, leave_out_crowd=leave_out_crowd
-            )
+            done = fit_at_site(folder, wanted, rows, other_people, mapping=made, stated=stated)
         except MisfitError as error:
             findings = f"run 'consilience site check {name} {study} {table}' for the findings"
             raise CommandError(CommandFault.MISFIT, findings) from error
@@ -343,19 +350,29 @@ def preview(
 def release_file(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write: all that leaves.")],
+    replaces: Annotated[
+        list[int] | None, typer.Option(help="Entry of the ledger that the fit replaces; needs --notice.")
+    ] = None,
+    notice: Annotated[
+        list[Path] | None, typer.Option(help="Signed notice of the coordinator that the file of the entry is gone.")
+    ] = None,
     by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
     no_input: NoInput = False,
     overwrite: Overwrite = False,
     where: Where = HERE,
     quiet: Quiet = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show the preview, ask for approval, record it, and write the one file that leaves."""
     folder, output = folder_of(name, where), Output(quiet=quiet)
     check_free(out, overwrite=overwrite)
     who = by or getpass.getuser()
-    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED), report_missing_extra():
         last, policy = release.last_fit(folder), Policy.from_text(folder.policy)
         release.check_latest(folder, last)
+        notices, waiting = (
+            retractions_of(folder, last, replaces or [], notice or []),
+            release.still_replaced(folder, last),
+        )
         before = release.earlier_release(folder, last)
         if before is None:
             release.check_still_valid(folder, last)
@@ -367,7 +384,8 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
         if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
             release.record_decline(folder, last, who)
             raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
-    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED), report_missing_extra():
+        record_retractions(folder, waiting, notices)
         data = release.release_fit(folder, who, shown=last)
     write_bytes(out, data, overwrite=overwrite)
     if before is None:

@@ -1,4 +1,4 @@
-"""The commands on a study before it runs: what it will know, for its noise, its sites and its columns."""
+"""The commands of a coordinator on a study: what it will know before it runs, and what becomes of its files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from consilience.cli.catalogue import CommandFault, report_as
+from consilience.cli.notice_commands import print_coordinator_key, retract_files
 from consilience.cli.options import AsJson, StudyPath
 from consilience.cli.output import Output, check_start_file, model_of, study_of
 from consilience.kit.forecast import (
@@ -32,7 +33,9 @@ GUESSED = (
     "standard error of each coefficient"
 )
 
-study_app = typer.Typer(no_args_is_help=True, help="A study before it runs. No row is read.")
+study_app = typer.Typer(no_args_is_help=True, help="What a coordinator does beside the fit. No row is read.")
+study_app.command("key")(print_coordinator_key)
+study_app.command("retract")(retract_files)
 
 
 @study_app.command("forecast")

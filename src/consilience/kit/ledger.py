@@ -30,7 +30,7 @@ from consilience.kit.private_files import OWNER_ONLY, write_alone, write_once
 VERSION = 1
 KINDS = (
     "init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair",
-    "charge",
+    "charge", "retraction", "withdrawal",
 )  # fmt: skip
 """Kinds of entries."""
 KIT = "kit"

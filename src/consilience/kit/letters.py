@@ -26,34 +26,21 @@ _HEAD = {"format", "version", "hash", "content", "envelope"}
 
 
 @dataclass(frozen=True, eq=False)
-class Letter:
-    """What questions and answers have in common.
+class SealedText:
+    """A file that people read: content with a hash, and an envelope around it.
 
     Parameters
     ----------
-    run : str
-        Identity of the run, ``sha256:...``.
-    study : str
-        Identity of the study, ``sha256:...``.
-    number : int
-        Number of the round, from 1.
     envelope : mapping
-        Times, and for answers place in the ledger and signature; not part of the content.
+        Times, place in a ledger and signature; not part of the content.
     """
 
     kind: ClassVar[str]
-    run: str
-    study: str
-    number: int
     envelope: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def content(self) -> dict[str, Any]:
         """The content as a JSON object."""
-        return {"run": self.run, "study": self.study, "round": self.number, **self._rest}
-
-    @property
-    def _rest(self) -> dict[str, Any]:
         raise NotImplementedError
 
     @property
@@ -85,6 +72,34 @@ class Letter:
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Letter(SealedText):
+    """What questions and answers have in common.
+
+    Parameters
+    ----------
+    run : str
+        Identity of the run, ``sha256:...``.
+    study : str
+        Identity of the study, ``sha256:...``.
+    number : int
+        Number of the round, from 1.
+    """
+
+    run: str
+    study: str
+    number: int
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The content as a JSON object."""
+        return {"run": self.run, "study": self.study, "round": self.number, **self._rest}
+
+    @property
+    def _rest(self) -> dict[str, Any]:
         raise NotImplementedError
 
 
@@ -138,7 +153,7 @@ class QuestionLetter(Letter):
             as_bytes(content["question"]),
             tuple(as_bytes(total) for total in content["totals"]),
             {as_name(site): as_head(head) for site, head in content.get("heads", {}).items()},
-            envelope=_mapping(envelope),
+            envelope=as_mapping(envelope),
         )
 
 
@@ -171,7 +186,7 @@ class AnswerLetter(Letter):
             as_name(content["site"]),
             as_hash(content["asked"]),
             as_bytes(content["answer"]),
-            envelope=_mapping(envelope),
+            envelope=as_mapping(envelope),
         )
 
 
@@ -207,7 +222,8 @@ def as_name(value: Any) -> str:
     return value
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object; raise an error for anything else."""
     if not isinstance(value, dict):
         raise TypeError
     return value

@@ -24,7 +24,7 @@ from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy
-from consilience.kit.release import envelope_of
+from consilience.kit.release import check_not_withdrawn, envelope_of
 from consilience.kit.site_fit import flow_of
 from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
 from consilience.kit.spending import cost_line
@@ -137,6 +137,7 @@ def draft_answer(
         of the same round was answered, or if the budget is spent.
     """
     check_letter(folder, study, run, letter)
+    check_not_withdrawn(folder, study.identity)
     if study.way == "limits" or study.is_noisy_file:
         raise RefusedError("the study is one file of each site: use 'consilience site fit' and 'site release'")
     reply = stored_reply(folder, letter.run, letter.number, letter.hash)

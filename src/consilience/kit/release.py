@@ -8,7 +8,7 @@ between there is a file that no entry names, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -194,10 +194,14 @@ MOST_BYTES = 2**28
 
 
 def earlier_of(folder: SiteFolder) -> list[Earlier]:
-    """Return all releases and runs without noise that the ledger of a site names, of any study."""
-    found = []
-    for entry in folder.entries:
-        if entry.kind in ("release", "run") and entry.details.get("way") != NOISE:
+    """Return all releases and runs without noise that the ledger of a site names, of any study.
+
+    Releases that the coordinator has retracted are left out.
+    """
+    found, entries = [], folder.entries
+    gone = retracted_in(entries)
+    for entry in entries:
+        if entry.kind in ("release", "run") and entry.details.get("way") != NOISE and entry.number not in gone:
             details = entry.details
             try:
                 columns, rows = tuple(details["columns"]), int(details["rows"])
@@ -224,13 +228,35 @@ def _has_crowd(entry: ledger.Entry) -> bool:
 
 
 def decide_for_site(
-    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, *, other_people: bool = False
+    folder: SiteFolder,
+    study: str,
+    used: UsedRows,
+    min_rows: int,
+    *,
+    other_people: bool = False,
+    replaces: Sequence[int] = (),
 ) -> Decision:
     """Decide by the ledger of a site whether a release or run over these rows is allowed.
 
-    ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.differencing.decide`.
+    ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.differencing.decide`;
+    ``replaces`` are entries of releases that count as gone.
     """
-    return decide(study, used, earlier_of(folder), min_rows, other_people=other_people)
+    earlier = [each for each in earlier_of(folder) if each.entry not in replaces]
+    return decide(study, used, earlier, min_rows, other_people=other_people)
+
+
+def retracted_in(entries: Iterable[ledger.Entry]) -> set[int]:
+    """Return the numbers of the releases that a coordinator has retracted."""
+    return {number for entry in entries if entry.kind == "retraction" for number in entry.details["replaces"]}
+
+
+def check_not_withdrawn(folder: SiteFolder, study: str) -> None:
+    """Raise an error if the site has withdrawn from a study."""
+    for entry in folder.entries:
+        if entry.kind == "withdrawal" and entry.details["study"] == study:
+            raise RefusedError(
+                f"this site withdrew from the study (entry {entry.number} of the ledger): nothing leaves"
+            )
 
 
 def record_release(
@@ -280,8 +306,11 @@ def record_release(
 
 def release_entry(folder: SiteFolder, study: str, tags: str) -> ledger.Entry | None:
     """Return the entry by which rows with tags of this hash were released for a study; None if there is none."""
-    for entry in folder.entries:
-        if entry.kind == "release" and (entry.details.get("study"), entry.details.get("tags")) == (study, tags):
+    entries = folder.entries
+    gone = retracted_in(entries)
+    for entry in entries:
+        same = (entry.details.get("study"), entry.details.get("tags")) == (study, tags)
+        if entry.kind == "release" and same and entry.number not in gone:
             return entry
     return None
 
@@ -362,7 +391,13 @@ def keep_noisy_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledg
     return ledger.append(folder.path / LEDGER, "fit", details)
 
 
-def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows, crowd: RowTags | None = None) -> ledger.Entry:
+def keep_fit(
+    folder: SiteFolder,
+    report: FitReport,
+    used: UsedRows,
+    crowd: RowTags | None = None,
+    replaces: Sequence[int] = (),
+) -> ledger.Entry:
     """Store a fit in the site's folder and record it; it is the one that :func:`release_fit` releases.
 
     Parameters
@@ -372,6 +407,8 @@ def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows, crowd: RowTa
     used : UsedRows
     crowd : RowTags, optional
         People, or rows, that are left out together with those who withdrew.
+    replaces : sequence of int
+        Entries of releases in whose place this one is to stand.
     """
     people = used.people_tags
     details = {
@@ -380,6 +417,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows, crowd: RowTa
         "tags": keep_tags(folder, used.tags),
         **({} if people is None else {"people": keep_tags(folder, people)}),
         **({} if crowd is None else {"crowd": keep_tags(folder, crowd)}),
+        **({"replaces": list(replaces)} if replaces else {}),
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
         **({"mapping": report.mapped[0]} if report.mapped else {}),
         **{name: stated for name in ("wave", "data_cut") if (stated := getattr(report.file, name)) is not None},
@@ -427,8 +465,15 @@ def earlier_release(folder: SiteFolder, last: LastFit) -> ledger.Entry | None:
     return release_entry(folder, last.entry.details["study"], last.entry.details["tags"])
 
 
+def still_replaced(folder: SiteFolder, last: LastFit) -> list[int]:
+    """Return the entries that a fit replaces and that were not retracted yet."""
+    gone = retracted_in(folder.entries)
+    return [number for number in last.entry.details.get("replaces", ()) if number not in gone]
+
+
 def check_latest(folder: SiteFolder, last: LastFit) -> None:
-    """Raise an error if a fit was tried later and refused: people may take the one before it for that one."""
+    """Raise an error if the site withdrew, or if a later fit was refused: people may take this one for that one."""
+    check_not_withdrawn(folder, last.report.file.study)
     later = folder.entries[last.entry.number :]
     refused = [each.number for each in later if each.kind == "refusal" and "state" not in each.details]  # not of rounds
     if refused:
@@ -478,6 +523,11 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
     if (earlier := earlier_release(folder, last)) is not None:
         return read_release(folder, earlier.number)
     check_still_valid(folder, last)
+    if waiting := still_replaced(folder, last):
+        raise RefusedError(
+            f"the fit replaces entry {waiting[0]} of the ledger: release it with --replaces {waiting[0]} --notice FILE,"
+            " the signed notice of the coordinator that this file was destroyed and not combined"
+        )
     head = folder.entries[-1].hash
     kit = str(last.entry.details.get(ledger.KIT, ""))
     data = seal_file(folder, last.report.file, kit).to_text().encode()

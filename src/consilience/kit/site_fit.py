@@ -18,6 +18,7 @@ from consilience.kit.examination import Examination, UsedRows, Wanted, examine_t
 from consilience.kit.folder import SiteFolder
 from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.near_copies import count_near_copies, say_near_copies
+from consilience.kit.notices import check_replaceable, say_replaced
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import (
     Release,
@@ -28,6 +29,7 @@ from consilience.kit.policy.refit import (
 from consilience.kit.release import (
     STATED,
     FitReport,
+    check_not_withdrawn,
     crowds_of,
     decide_for_site,
     earlier_of,
@@ -185,7 +187,7 @@ class FitAtSite:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the people at a site state about a table; the ledger and the file have it.
+    """What the people at a site state about a table; the ledger has it, and the file wave and data cut.
 
     Parameters
     ----------
@@ -193,10 +195,16 @@ class Statement:
         Wave of the study.
     data_cut : str, optional
         Day ``YYYY-MM-DD`` until which the data reach.
+    leave_out_crowd : bool
+        Whether patients withdrew: a crowd is left out with them (:mod:`consilience.kit.crowd`).
+    replaces : tuple of int
+        Entries of releases in whose place this one is to stand, if the coordinator retracts them.
     """
 
     wave: str | None = None
     data_cut: str | None = None
+    leave_out_crowd: bool = False
+    replaces: tuple[int, ...] = ()
 
 
 def fit_at_site(
@@ -207,7 +215,6 @@ def fit_at_site(
     *,
     mapping: TableMapping | None = None,
     stated: Statement = Statement(),
-    leave_out_crowd: bool = False,
 ) -> FitAtSite:
     """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
 
@@ -224,10 +231,6 @@ def fit_at_site(
     mapping : TableMapping, optional
         Through which the table was read; recorded.
     stated : Statement
-        Wave and data cut.
-    leave_out_crowd : bool
-        Whether further people are left out with those who withdrew, so that the difference from earlier releases is
-        about a crowd (:mod:`consilience.kit.crowd`).
 
     Raises
     ------
@@ -238,15 +241,13 @@ def fit_at_site(
     """
     check_one_file(study, Policy.from_text(folder.policy))
     try:
-        found = consider_fit(
-            folder, study, table, other_people, mapping=mapping, stated=stated, leave_out_crowd=leave_out_crowd
-        )
+        found = consider_fit(folder, study, table, other_people, mapping=mapping, stated=stated)
     except RefusedError as error:
         record_refusal(folder, study.identity, str(error))
         raise
     if found.report is None:
         return FitAtSite(keep_again(folder, found.stored), found.stored)
-    return FitAtSite(keep_fit(folder, found.report, found.used, found.crowd))
+    return FitAtSite(keep_fit(folder, found.report, found.used, found.crowd, stated.replaces))
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,13 +279,12 @@ def consider_fit(
     *,
     mapping: TableMapping | None = None,
     stated: Statement = Statement(),
-    leave_out_crowd: bool = False,
 ) -> ConsideredFit:
     """Fit a site's own mixture under its policy; nothing is recorded.
 
     Parameters
     ----------
-    folder, study, table, other_people, mapping, stated, leave_out_crowd
+    folder, study, table, other_people, mapping, stated
         As in :func:`fit_at_site`.
 
     Raises
@@ -295,32 +295,35 @@ def consider_fit(
         If nothing may leave.
     """
     policy = Policy.from_text(folder.policy)
+    check_not_withdrawn(folder, study.identity)
+    check_replaceable(folder, policy, stated.replaces)
     rows = validate_rows(study, table)
     used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column, criteria_of(study))
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
         raise RefusedError(NO_KEY)
-    used, crowd, out = _without_crowds(folder, study, used, applied.site.min_rows, draw=leave_out_crowd)
+    used, crowd, out = _without_crowds(folder, study, used, applied.site.min_rows, stated)
     if np.any(out):
         table = table.filter(pa.array(~out))
         rows = study_rows(study, table)
     if said := few_filled(study, table, applied.site.min_rows):
         raise RefusedError(said)
+    others = bool(other_people.strip())
     decision = decide_for_site(
-        folder, study.identity, used, applied.site.min_rows, other_people=bool(other_people.strip())
+        folder, study.identity, used, applied.site.min_rows, other_people=others, replaces=stated.replaces
     )
     if decision.outcome == "stored" and decision.entry is not None:
         return ConsideredFit(used, stored=decision.entry)
     if decision.outcome == "refused":
         raise RefusedError(decision.said)
-    question = question_of(study)
-    release = fit_releasable(question, rows, study, policy)
+    release = fit_releasable(question_of(study), rows, study, policy)
     if release.fit is None:
         raise RefusedError(release.refusal)
-    notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"]
-    copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
-    notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
+    notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"] * others
+    notes += say_replaced(stated.replaces)
     notes += [say_left_out(int(np.count_nonzero(out)), is_new=crowd is not None)] * bool(np.any(out))
+    copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
+    notes += [f"{copies}: is the table joined twice?"] * bool(copies)
     flow = flow_document(study, table, policy, folder.secret)
     file = replace(file_of(study, folder.name, release), flow=flow, wave=stated.wave, data_cut=stated.data_cut)
     lines = tuple(flow_of(study, table).lines) if flow is not None else ()
@@ -329,12 +332,14 @@ def consider_fit(
 
 
 def _without_crowds(
-    folder: SiteFolder, study: Study, used: UsedRows, min_rows: int, *, draw: bool
+    folder: SiteFolder, study: Study, used: UsedRows, min_rows: int, stated: Statement
 ) -> tuple[UsedRows, RowTags | None, Mask]:
     """Return the rows used without crowds, the crowd that is new, and which rows of the table are in a crowd, (N,)."""
-    out = rows_in_crowds(used, crowds_of(folder))
+    out, crowd = rows_in_crowds(used, crowds_of(folder)), None
     used = used.without(out)
-    crowd = find_crowd(study.identity, used, earlier_of(folder), min_rows) if draw else None
+    if stated.leave_out_crowd:
+        earlier = [each for each in earlier_of(folder) if each.entry not in stated.replaces]
+        crowd = find_crowd(study.identity, used, earlier, min_rows)
     if crowd is not None:
         out |= used.whole_in(crowd)
     return used.without(out), crowd, out

@@ -20,7 +20,7 @@ from consilience.kit import ledger
 from consilience.kit.folder import SiteFolder
 from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.policy.policy import Policy
-from consilience.kit.release import FitReport, keep_again_as, keep_noisy_fit
+from consilience.kit.release import FitReport, check_not_withdrawn, keep_again_as, keep_noisy_fit
 from consilience.kit.row_tags import RowTags, row_tags
 from consilience.kit.site_fit import NO_KEY, FitAtSite, check_one_file, terms_of, wanted_of
 from consilience.kit.site_rounds import PrivateSite, RunPart, open_private
@@ -89,6 +89,7 @@ def draft_steps(
     """
     policy = Policy.from_text(folder.policy)
     check_one_file(study, policy)
+    check_not_withdrawn(folder, study.identity)
     if policy.stricter(study.minimum).release.require_signatures and folder.public_key is None:
         raise RefusedError(NO_KEY)
     tags = row_tags(table, [column.name for column in wanted_of(study).read], folder.secret)

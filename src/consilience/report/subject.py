@@ -88,6 +88,8 @@ class Subject:
         The files of the sites.
     invited : tuple of str or None
         Sites of the roster; None if there is none.
+    withdrawn : mapping of str to str
+        Day on which each site withdrew that did.
     flow : tuple of tuple of str
         A table of rows by site from those read to those used, with its header first.
     characteristics : tuple of tuple of str
@@ -110,6 +112,7 @@ class Subject:
     study: str = ""
     files: tuple[SentFile, ...] = ()
     invited: tuple[str, ...] | None = None
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
     flow: tuple[tuple[str, ...], ...] = ()
     characteristics: tuple[tuple[str, ...], ...] = ()
     governance: Mapping[str, str] = field(default_factory=dict)
@@ -163,9 +166,13 @@ class Subject:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Sites of the roster of which nothing came."""
+        """Sites of the roster of which nothing came, and those that withdrew."""
         known = self.heard | {file.site for file in self.files}
-        return tuple(name for name in self.invited or () if name not in known)
+        return tuple(name for name in dict.fromkeys([*(self.invited or ()), *self.withdrawn]) if name not in known)
+
+    def why_absent(self, name: str) -> str:
+        """Return why nothing of an absent site is in the result."""
+        return f"it withdrew on {self.withdrawn[name]}" if name in self.withdrawn else "it sent nothing"
 
     @property
     def heard(self) -> set[str]:

@@ -244,13 +244,13 @@ def _left_out(subject: Subject) -> str:
         if not subject.is_noise_by_file:
             return f"{n} were asked for sums, and none was left out: nothing is known of each."
         none = "" if subject.absent else ", and none was left out"
-        silent = "".join(f" {name}: it sent nothing." for name in subject.absent)
+        silent = "".join(f" {name}: {subject.why_absent(name)}." for name in subject.absent)
         return f"{n} sent a file with noise{none}: nothing is known of each.{silent}{_invitation(subject)}"
     left = [site for site in subject.sites if is_left_out(subject, site)]
     known = {site.name for site in left}
     gone = [f"{name} ({why.rstrip('.')})" for name, why in subject.dropped.items() if name not in known]
     said = [*(f"{site.name}: {site_reason(subject, site)}" for site in left), *gone]
-    said += [f"{name}: it sent nothing" for name in subject.absent]
+    said += [f"{name}: {subject.why_absent(name)}" for name in subject.absent]
     total = len(subject.heard) + len(subject.absent)
     if not said:
         return f"{total} of {words.count_sites(total)} {_was(total)} used.{_invitation(subject)}"

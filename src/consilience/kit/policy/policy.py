@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.documents import Finite, Part
 from consilience.files.json_text import content_hash
+from consilience.kit.roster import KEY_BYTES, decode_key
 from consilience.kit.study import MOST_EXPERTS, Minimum, Trust
 from consilience.kit.toml_file import TomlFile, write_toml
 
@@ -59,6 +60,22 @@ class People(Part):
     """What tells people apart, at this site."""
 
     column: Annotated[str, Field(max_length=200)]
+
+
+class CorrectionRules(Part):
+    """Whose word the site takes that a file which it released is gone."""
+
+    coordinator: Annotated[str, Field(max_length=200)]
+
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        """Check that the key is one."""
+        if self.coordinator:
+            try:
+                decode_key(self.coordinator, KEY_BYTES)
+            except InvalidInputError as error:
+                raise ValueError(f"corrections.coordinator: {error}") from error
+        return self
 
 
 class ReleaseRules(Part):
@@ -202,6 +219,11 @@ COMMENTS = {
         "unless a column tells them apart, such as a patient number. It is read here and never leaves."
     ),
     "column": "Name of that column; empty if there is none.",
+    "corrections": (
+        "A few corrected rows can be released if the coordinator states, in a signed notice, that the earlier file\n"
+        "was destroyed and not combined. Nobody can check that: if it was kept, the difference is these rows."
+    ),
+    "coordinator": "Public key of the coordinator whose word is taken, ed25519:...; empty: nothing is replaced.",
     "release": "How a file may leave.",
     "allow_no_input": "Whether a program may release a file without the question to a person (--no-input).",
     "require_signatures": "Whether files must be signed.",
@@ -237,6 +259,7 @@ class Policy(TomlFile):
     experts: ExpertLimits
     covariates: CovariateLimits
     people: People = People(column="")
+    corrections: CorrectionRules = CorrectionRules(coordinator="")
     release: ReleaseRules
     privacy: PrivacyRules
     contract: ContractRules
@@ -275,6 +298,8 @@ class Policy(TomlFile):
         said, profile, former = self.model_dump(), PROFILES[self.profile], FORMER[self.profile]
         if not self.people.column:
             del said["people"]
+        if not self.corrections.coordinator:
+            del said["corrections"]
         for name in ("privacy", "contract"):
             if said[name] == profile[name]:
                 del said[name]
@@ -296,6 +321,7 @@ class Policy(TomlFile):
         fewer = set(self.contract.questions) <= set(other.contract.questions)
         return (
             fewer
+            and self.corrections.coordinator in ("", other.corrections.coordinator)
             and set(self.privacy.allow) <= set(other.privacy.allow)
             and all(mine[key] <= theirs[key] if key in LOWER_IS_STRICTER else mine[key] >= theirs[key] for key in mine)
         )

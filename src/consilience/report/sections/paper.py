@@ -133,9 +133,8 @@ def limit_section(findings: Findings) -> Section:
     subject, words = findings.subject, findings.words
     items = [("", each) for each in judge(subject).not_computed]
     if subject.absent:
-        items.append(
-            ("Absent.", f"Nothing came from {join_words(subject.absent)}: the result says nothing about them.")
-        )
+        named = join_words([f"{name} ({subject.why_absent(name)})" for name in subject.absent])
+        items.append(("Absent.", f"The result says nothing about {named}."))
     if subject.is_from_files and findings.subject.model.mixture_.K > 1:
         items.append(("Other numbers of kinds.", f"They need a model of each {words.sites[0]} with as many kinds."))
     if subject.study and not words.period:

@@ -69,7 +69,10 @@ def _flow(subject: Subject) -> FlowChart:
     if subject.invited is not None:
         steps.append((words.count_sites(len(subject.invited)), "invited"))
     sent = len(subject.files) or len(subject.sites) or len(subject.result.record.sites if subject.result else ())
-    absent = f"; nothing came from {join_words(subject.absent)}" if subject.absent else ""
+    silent = [name for name in subject.absent if name not in subject.withdrawn]
+    absent = f"; nothing came from {join_words(silent)}" if silent else ""
+    gone = [name for name in subject.absent if name in subject.withdrawn]
+    absent += f"; {join_words(gone)} withdrew" if gone else ""
     steps.append((words.count_sites(sent), f"{'sent a file' if subject.files else 'answered'}{absent}"))
     if subject.sites:
         left = len(subject.sites) - len(used)
@@ -89,7 +92,7 @@ def _site_table(findings: Findings) -> Table:
         n = rows_of.get(site.name, float("nan"))
         counts = (f"{n:,.0f}", percent(n / total)) if isfinite(n) and total else ("—", "—")
         rows.append((site.name, *counts, site_status(site), _remarks(findings, site)))
-    rows += [(name, "—", "—", "absent", "in the roster, but nothing came") for name in subject.absent]
+    rows += [(name, "—", "—", "absent", subject.why_absent(name)) for name in subject.absent]
     header: tuple[str, ...] = (words.sites[0], words.rows[1], "share", "status", "what is to be known")
     if not any(row[-1] for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
