@@ -125,9 +125,9 @@ sbom:
     mkdir -p dist
     uvx --from 'cyclonedx-bom>=7' cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file dist/sbom.json .venv-sbom
 
-# an offline wheelhouse: `pip install --no-index --find-links FOLDER 'consilience[secure]'` needs nothing else
-bundle folder="dist/bundle":
-    python -m pip wheel --quiet --wheel-dir {{ folder }} '.[secure]'
+# an offline bundle with checksums and an SBOM, as in `just bundle dist/windows --platform win_amd64 --python 3.12`
+bundle folder="dist/bundle" *options:
+    python tools/bundle.py {{ folder }} {{ options }}
 
 # the wheel, into dist/
 build:

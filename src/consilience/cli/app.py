@@ -61,7 +61,13 @@ from consilience.kit.versions import distinct_kits, kits_of, say_kits
 from consilience.model.families.registry import gaussian
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "pydantic", "typer", "rich")
-EXTRAS = {"secure": "cryptography", "dask": "distributed", "plot": "matplotlib"}
+EXTRAS = {
+    "secure": "cryptography",
+    "excel": "openpyxl",
+    "statistics": "pyreadstat",
+    "plot": "matplotlib",
+    "dask": "distributed",
+}
 
 
 @dataclass(frozen=True)
