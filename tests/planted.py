@@ -515,6 +515,20 @@ DEFECTS = (
         "model/test_squares.py",
     ),
     Defect(
+        "log densities centred by the mean over rows",
+        "model/likelihoods.py",
+        "rounded(np.stack([each - mean for each in log_densities])",
+        "rounded(np.stack([each - mean - np.nanmean(each) for each in log_densities])",
+        "model/test_likelihoods.py",
+    ),
+    Defect(
+        "a comparison that takes the worse mixture",
+        "methods/private_start.py",
+        "np.argmax(sums.values[:-1])",
+        "np.argmin(sums.values[:-1])",
+        "methods/test_private_start.py",
+    ),
+    Defect(
         "the same masks for each question",
         "site/masks.py",
         "{sha256(question).hexdigest()}|{roster}",

@@ -44,6 +44,7 @@ from consilience.messages.questions import (
     NoisySteps,
     NoisySums,
     Pairs,
+    PrivateLikelihoods,
     PrivateScores,
     PrivateSquares,
     PrivateSteps,
@@ -137,6 +138,10 @@ def squared(p: int) -> PrivateSquares:
     return PrivateSquares(one, np.eye(p * (p + 1) // 2), clip=1.5, place=0)
 
 
+COMPARISON = NoisySums((5, -5, 2**40), clip=2.5, variance=3)
+"""An answer to a question about the likelihoods of two mixtures."""
+
+
 def of_squares(mixture: Mixture) -> NoisySums:
     """An answer to it."""
     p = mixture.design.p
@@ -166,6 +171,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         Masked(scored, ("north", "ost", "sør")),
         PrivateSteps(mixture, np.repeat(single.X, 2, axis=0)),
         squared(mixture.design.p),
+        PrivateLikelihoods((mixture, mixture), clip=2.5, place=8),
     ]
     answers = [
         pair_sums(rows, design, theta),
@@ -777,7 +783,14 @@ def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> N
 def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Shape) -> None:
     questions, answers = about_clients(shape)
     mixture, rows = regressions(shape)
-    answers = [score_sums(mixture, rows), *answers[:2], expect(mixture, rows), *answers[2:], of_squares(mixture)]
+    answers = [
+        score_sums(mixture, rows),
+        *answers[:2],
+        expect(mixture, rows),
+        *answers[2:],
+        of_squares(mixture),
+        COMPARISON,
+    ]
     for question, answer in zip(questions, answers, strict=True):
         assert_same_arrays(decode(encode(question)), question)
         assert_same_arrays(receive(encode(answer), question), answer)
@@ -792,8 +805,8 @@ def test_answers_about_clients_of_another_shape_are_failures() -> None:
         _, answers = about_clients(other)
         mixture, rows = regressions(other)
         strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
-        for question, answer in zip(questions, [*strange, *answers[6:], of_squares(mixture)], strict=True):
-            if answer is not None:  # of clients in two directions, sizes and steps the shape is the same
+        for question, answer in zip(questions, [*strange, *answers[6:], of_squares(mixture), None], strict=True):
+            if answer is not None:  # of clients in two directions, sizes, steps and mixtures the shape is the same
                 assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
     mixture, rows = regressions(Shape(n=40))
     design, theta = mixture.design, np.zeros(3)
@@ -879,6 +892,7 @@ SAYS = {
     LocalSteps: "sums over its clients of the changes of their coefficients",
     Identify: "the total weight",
     PrivateScores: "with the noise of the site's budget",
+    PrivateLikelihoods: "how well 2 mixtures fit the rows compared with each other",
     PrivateSquares: "6 sums of clipped squared residuals times products of covariates",
     Masked: "as a sum over 3 sites that is opened only if all answer",
     PrivateSteps: "at mixtures that follow from these sums",
@@ -933,6 +947,7 @@ NUMBERS = [
     "PrivateSquares",
     "PrivateSteps",
     "NoisySteps",
+    "PrivateLikelihoods",
 ]
 
 

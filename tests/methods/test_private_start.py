@@ -8,10 +8,13 @@ import pytest
 from consilience import Federation, MixtureOfExpertsRegressor
 from consilience.errors import InvalidInputError
 from consilience.fit.private_squares import PublicSquares
+from consilience.messages import Answers, NoisySums
 from consilience.methods import PrivateScoring
-from consilience.methods.private_start import START_PARTS
+from consilience.methods.private_start import COMPARED, START_PARTS, best_of, exchanged
+from consilience.methods.private_sums import Purse
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, mixture_of_experts
 from consilience.model.contributions import COUNTED
+from consilience.model.likelihoods import likelihood_total
 from consilience.model.squares import square_total
 from consilience.numerics.budget import rho_of
 
@@ -63,12 +66,51 @@ def test_a_run_from_a_private_start_settles_near_the_fit_without_noise(sums: str
     found = Federation(sites()).fit(MixtureOfExpertsRegressor(2, random_state=0), method(sums=sums))
     assert found.settled
     assert found.privacy.rho == rho_of(8, 1e-6)
-    assert {each.question for each in found.record.rounds} <= {"PrivateScores", "PrivateSquares", "Several", "Masked"}
+    assert {each.question for each in found.record.rounds} <= {
+        "PrivateScores",
+        "PrivateSquares",
+        "PrivateLikelihoods",
+        "Several",
+        "Masked",
+    }
     assert len(found.record.rounds) == len(found.privacy.rhos)
     near = MixtureOfExpertsRegressor(2, random_state=0, mixture_init=truth())
     pooled = Federation(sites()).fit(near).model
     B = np.sort(found.model.coef_[:, 0]), np.sort(pooled.coef_[:, 0])
     assert np.abs(B[0] - B[1]).max() < 0.15
+
+
+def test_the_better_of_two_candidates_is_taken():
+    X, y = drawn(4000, 6)
+    better = truth()
+    worse = Mixture(better.design, better.gate, better.experts.transformed(np.diag([1.0, -1.0, 1.0])))
+    for found in ([worse, better], [better, worse]):
+        purse = Purse(COMPARED)
+        talk = best_of(found, purse)
+        asked = next(talk).question.questions[0]
+        total = likelihood_total(asked.mixtures, Rows(X, y[:, None]), asked.clip)
+        with pytest.raises(StopIteration) as ended:
+            talk.send(Answers((NoisySums(tuple(total), asked.clip, 1),) * COMPARED))
+        assert ended.value.value is better
+        assert purse.left == 0
+
+
+def test_experts_are_exchanged_where_a_covariate_is_high():
+    X = np.array([[0.0, 1.5], [1.0, 1.5], [0.0, -1.5], [1.0, -1.5]])
+    mixture, other = truth(), exchanged(truth(), X)[0]
+    low, high = (np.array([[value, 0.0]]) for value in (0.0, 1.0))
+    for here, turned in ((low, slice(None)), (high, slice(None, None, -1))):
+        rows = Rows(here, np.zeros((1, 1)))
+        assert np.allclose(other.gate_weights(here), mixture.gate_weights(here)[:, turned])
+        assert np.allclose(means(other, rows), means(mixture, rows)[turned])
+    back = exchanged(other, X)[0]
+    assert np.allclose(back.to_vector(), mixture.to_vector())
+    assert exchanged(truth(), np.ones((5, 2))) == []
+
+
+def means(mixture: Mixture, rows: Rows) -> np.ndarray:
+    """Means of the experts at one row, ``(K,)``."""
+    return mixture.experts.B[:, 0] @ mixture.design.panel(rows.X)[:, 0]
 
 
 def test_the_budget_of_a_private_start_is_a_part_of_the_whole():

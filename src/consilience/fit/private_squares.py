@@ -18,7 +18,7 @@ from consilience.numerics.arrays import Array
 
 SMALL = 1e-3
 """Second moments of products below this share of the largest are left out."""
-CLIP = 1.5
+CLIP = 3.0
 """Bound of a contribution in units of √k."""
 LEAST, MOST = 0.15, 4.0
 """Range of the leading eigenvalue, in units of the variance of one expert."""

@@ -96,12 +96,12 @@ class PublicStep:
     reach: Array
 
     @classmethod
-    def at(cls, mixture: Mixture, X: Array, damping: float = 0.0) -> PublicStep:
-        """Compute the step at a mixture from simulated covariates ``X (m, d)``."""
+    def at(cls, mixture: Mixture, X: Array, damping: float = 0.0, width: float = 1.0) -> PublicStep:
+        """Compute the step at a mixture from simulated covariates ``X (m, d)``, with a clip of ``width √P``."""
         P = mixture.parameter_count
         if P > LARGEST:
             raise InvalidInputError(f"the mixture has {P} parameters: private scoring is for at most {LARGEST}")
-        frame, clip = Frame(mixture), float(np.sqrt(P))
+        frame, clip = Frame(mixture), width * float(np.sqrt(P))
         parts = [X[i : i + PORTION] for i in range(0, len(X), PORTION)]
         with np.errstate(all="ignore"):
             found = [informations(frame, part) for part in parts]

@@ -26,7 +26,7 @@ from consilience.kit.site_fit import validate_rows, wanted_of
 from consilience.kit.spending import NOISE, charge, charges_in, check_spending, check_study, spent_in
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
-from consilience.messages import Failure, FailureCode, Masked, PrivateScores, PrivateSquares, decode, encode
+from consilience.messages import Failure, FailureCode, Masked, PrivateSum, decode, encode
 from consilience.messages.table import decode_question
 from consilience.model.contributions import refusal
 from consilience.numerics.budget import noise_variance, shared_variance
@@ -326,7 +326,7 @@ def ledger_account(  # noqa: PLR0917 - what a charge names
     def record(place: int, question: bytes) -> None:
         found = decode_question(question)
         asked = found.question if isinstance(found, Masked) else found
-        if not isinstance(asked, PrivateScores | PrivateSquares):
+        if not isinstance(asked, PrivateSum):
             raise InvalidInputError("only sums with noise are charged")
         sensitivity = account.sensitivity(asked.size)
         variance, masked = noise_variance(sensitivity, rho), {}

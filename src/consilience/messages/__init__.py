@@ -4,6 +4,7 @@ import consilience.messages.records  # noqa: F401 - adds the questions of the li
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total, together
 from consilience.messages.failures import Failure, FailureCode, SiteError
 from consilience.messages.questions import (
+    MOST_COMPARED,
     Answers,
     Clients,
     FitSite,
@@ -16,9 +17,11 @@ from consilience.messages.questions import (
     NoisySteps,
     NoisySums,
     Pairs,
+    PrivateLikelihoods,
     PrivateScores,
     PrivateSquares,
     PrivateSteps,
+    PrivateSum,
     ProposeStart,
     Question,
     Sample,
@@ -32,6 +35,7 @@ from consilience.messages.questions import (
 from consilience.messages.table import Row, decode, encode, register
 
 __all__ = [
+    "MOST_COMPARED",
     "Answers",
     "Clients",
     "Dialogue",
@@ -49,9 +53,11 @@ __all__ = [
     "NoisySums",
     "Pairs",
     "PerSite",
+    "PrivateLikelihoods",
     "PrivateScores",
     "PrivateSquares",
     "PrivateSteps",
+    "PrivateSum",
     "ProposeStart",
     "Question",
     "Request",

@@ -236,6 +236,17 @@ def check_private_squares(question: questions.PrivateSquares) -> None:
         raise TooCostlyError(f"the private sum has {len(question.factor)} products of covariates; at most {LARGEST}")
 
 
+def check_private_likelihoods(question: questions.PrivateLikelihoods) -> None:
+    """Raise an error unless the mixtures are at least two of one layout, or if a row takes too much memory."""
+    first, *others = question.mixtures or (None,)
+    if first is None or not others or not all(_same_layout(first, each) for each in others):
+        raise MessageError("likelihoods are compared between at least two mixtures of one layout")
+    if not 0 < question.clip < np.inf:
+        raise MessageError("likelihoods need a positive clip")
+    if Frame(first).size > LARGEST_CHUNK:
+        raise TooCostlyError(f"the private sum takes more than {LARGEST_CHUNK} numbers a row")
+
+
 def check_private_steps(question: questions.PrivateSteps) -> None:
     """Raise an error if covariates do not fit the start, or if steps take too much memory or time."""
     m, d = question.covariates.shape
@@ -418,7 +429,7 @@ def are_masked_sums(asked: questions.Masked, given: questions.MaskedSums) -> boo
     return len(given.values) == asked.question.size + 1 and given.clip == asked.question.clip
 
 
-def are_noisy_sums(asked: questions.PrivateScores | questions.PrivateSquares, given: questions.NoisySums) -> bool:
+def are_noisy_sums(asked: questions.PrivateSum, given: questions.NoisySums) -> bool:
     """Whether noisy sums have their number of values and one for the rows, on the grid of the question."""
     return len(given.values) == asked.size + 1 and given.clip == asked.clip
 

@@ -474,6 +474,57 @@ class PrivateSquares:
         )
 
 
+MOST_COMPARED = 100
+"""Maximum number of mixtures whose likelihoods are compared by one question."""
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateLikelihoods:
+    """Ask for noisy sums of the log densities at some mixtures, centred over them and clipped: :class:`NoisySums`.
+
+    Parameters
+    ----------
+    mixtures : tuple of Mixture
+        At least two, at most :data:`MOST_COMPARED`, of one layout.
+    clip : float
+    place : int
+        As in :class:`PrivateScores`.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> truth = soft(10, random_state=0).truth
+    >>> PrivateLikelihoods((truth, truth), 2.0, place=0).size
+    2
+    """
+
+    mixtures: tuple[Mixture, ...]
+    clip: float
+    place: int
+
+    @property
+    def mixture(self) -> Mixture:
+        """The first mixture, of the layout of all."""
+        return self.mixtures[0]
+
+    @property
+    def size(self) -> int:
+        """Number of sums."""
+        return len(self.mixtures)
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        return (
+            f"the number of rows and how well {self.size} mixtures fit the rows compared with each other, as sums of "
+            "clipped log densities, with the noise of the site's budget"
+        )
+
+
+PrivateSum = PrivateScores | PrivateSquares | PrivateLikelihoods
+"""Questions for sums over rows that leave with noise."""
+
+
 @dataclass(frozen=True)
 class NoisySums:
     """Integers of all rows, with noise: the contributions of rows and a multiple of their number.
@@ -510,7 +561,7 @@ class Masked:
 
     Parameters
     ----------
-    question : PrivateScores or PrivateSquares
+    question : PrivateScores, PrivateSquares or PrivateLikelihoods
     sites : tuple of str
         Names of the sites whose answers are added, this one among them.
 
@@ -524,7 +575,7 @@ class Masked:
     0
     """
 
-    question: PrivateScores | PrivateSquares
+    question: PrivateSum
     sites: tuple[str, ...]
 
     @property
@@ -646,7 +697,7 @@ class NoisySteps:
     sums: tuple[NoisySums, ...]
 
 
-PRIVATE = (PrivateScores, PrivateSquares, Masked, PrivateSteps)
+PRIVATE = (PrivateScores, PrivateSquares, PrivateLikelihoods, Masked, PrivateSteps)
 """Questions that are answered with noise."""
 
 

@@ -203,15 +203,17 @@ PRIVATE_SQUARES = Struct(
     {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
     checks.check_private_squares,
 )
-NOISY_SUMS = Struct(
-    questions.NoisySums,
-    {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
+PRIVATE_LIKELIHOODS = Struct(
+    questions.PrivateLikelihoods,
+    {"mixtures": Tuple(MIXTURE, questions.MOST_COMPARED), "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
+    checks.check_private_likelihoods,
 )
 PRIVATE_SCORES = Struct(
     questions.PrivateScores,
     {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
     checks.check_private_scores,
 )
+PRIVATE_SUMS = OneOf(PRIVATE_SCORES, PRIVATE_SQUARES, PRIVATE_LIKELIHOODS)
 EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
 SCORE_SUMS = Struct(questions.ScoreSums, {"mixture": MIXTURE})
 SUMS = OneOf(EXPECT, SCORE_SUMS)
@@ -335,10 +337,21 @@ ROWS: tuple[Row, ...] = (
         largest=lambda asked: checks.HEADS + asked.size + 1,
     ),
     Row(
+        kinds=(41, 35),
+        question=PRIVATE_LIKELIHOODS,
+        answer=NOISY_SUMS,
+        reads=checks.reads_single_rows,
+        fits=checks.are_noisy_sums,
+        largest=lambda asked: checks.HEADS + asked.size + 1,
+    ),
+    Row(
         kinds=(36, 37),
         question=Struct(
             questions.Masked,
-            {"question": OneOf(PRIVATE_SCORES, PRIVATE_SQUARES), "sites": Tuple(SiteName(), MOST_MASKED)},
+            {
+                "question": PRIVATE_SUMS,
+                "sites": Tuple(SiteName(), MOST_MASKED),
+            },
             checks.check_masked,
         ),
         answer=Struct(

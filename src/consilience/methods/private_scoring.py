@@ -121,7 +121,7 @@ class PrivateFit(InferredFit):
         ``q`` of each round: the squared total in units of its covariance, for each parameter. After a step the noise
         that it followed is a part of the next total. Of files, the misfit of the mixture to their sums.
     forecast : Forecast
-        Standard errors that were forecast at the start.
+        Standard errors that were forecast at the start; if it was found privately, before the last two steps.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class PrivateScoring(Method):
         shorter steps.
     start : estimator, Mixture, "private" or None
         Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
-        estimator. ``"private"``: for two Gaussian experts, a start is found from sums with noise, for three fifths of
+        estimator. ``"private"``: for two Gaussian experts, a start is found from sums with noise, for three quarters of
         the budget.
     response : (float, float), optional
         Public range of the response, for a private start.
@@ -365,7 +365,7 @@ class PrivateScoring(Method):
         end = start.with_vector(np.average([each.end.to_vector() for each in last], axis=0, weights=weights))
         noise = averaged_noise([each.noise for each in last], weights)
         covariance = PublicStep.at(end, X).covariance(n, noise)
-        expected = forecast_of(start, X, n, rounds)
+        expected = forecast_of(rounds, X, n, at_end=self.is_private_start)
         before = [0.0, *(each.noise for each in rounds)]
         surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
         found = Ending(end, covariance, n, surprises, expected)
@@ -441,10 +441,11 @@ def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
     return list(zip(early + late, shares, strict=True))
 
 
-def forecast_of(start: Mixture, X: Array, n: float, rounds: Sequence[ScoredRound]) -> Forecast:
-    """Forecast standard errors from the noise of the rounds as they were planned."""
-    step = rounds[0].step if not rounds[0].step.damping else PublicStep.at(start, X)
+def forecast_of(rounds: Sequence[ScoredRound], X: Array, n: float, *, at_end: bool) -> Forecast:
+    """Forecast standard errors from the noise of the last rounds, at the start of a run or of these rounds."""
     last = rounds[-AVERAGED:]
+    first = last[0] if at_end else rounds[0]
+    step = first.step if not first.step.damping else PublicStep.at(first.step.mixture, X)
     noise = averaged_noise([each.noise for each in last], [each.share for each in last])
     return Forecast.at(step, n, noise)
 
@@ -464,8 +465,8 @@ def wider_reason(errors: Array, expected: Forecast) -> str:
     wider = float(np.sqrt(np.mean((errors / expected.standard_errors) ** 2)))
     if not wider <= WIDER:
         return (
-            f"the run has not settled: its standard errors are {wider:.3g} times those that were forecast at its "
-            f"start, at most {WIDER}"
+            f"the run has not settled: its standard errors are {wider:.3g} times those that were forecast, at "
+            f"most {WIDER}"
         )
     return ""
 

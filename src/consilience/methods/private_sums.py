@@ -21,8 +21,7 @@ from consilience.messages import (
     Masked,
     MaskedSums,
     NoisySums,
-    PrivateScores,
-    PrivateSquares,
+    PrivateSum,
     Several,
     Total,
 )
@@ -58,7 +57,7 @@ class Purse:
         """Parts that are not spent."""
         return self.parts - sum(self.spent)
 
-    def ask(self, question: PrivateScores | PrivateSquares, share: int) -> Dialogue[NoisySums | None]:
+    def ask(self, question: PrivateSum, share: int) -> Dialogue[NoisySums | None]:
         """Ask a question once for each of some parts, and return the sum of the answers; None if a site was lost."""
         asked = tuple(replace(question, place=sum(self.spent) + i) for i in range(share))
         self.spent.append(share)
@@ -72,7 +71,7 @@ class Purse:
         total: NoisySums = reduce(add, several.items)
         return total
 
-    def insist(self, question: PrivateScores | PrivateSquares, share: int) -> Dialogue[NoisySums]:
+    def insist(self, question: PrivateSum, share: int) -> Dialogue[NoisySums]:
         """Ask again, with other parts, until all sites that are left have answered; return the mean over parts."""
         while self.left >= share:
             found = yield from self.ask(question, share)
@@ -83,7 +82,7 @@ class Purse:
 
 
 def masked_sums(
-    asked: Sequence[PrivateScores | PrivateSquares], sites: Sequence[str]
+    asked: Sequence[PrivateSum], sites: Sequence[str]
 ) -> Dialogue[tuple[NoisySums | None, tuple[str, ...]]]:
     """Ask for the sum over sites, and over questions of one step, with masks.
 

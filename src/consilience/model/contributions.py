@@ -376,6 +376,15 @@ class Frame:
         Y, weights, _ = self._responses(chunk, eta, shares[1])
         return Y, weights
 
+    def log_density(self, chunk: Portion) -> Array:
+        """Compute ``log f(y | x)`` of the rows of a chunk, ``(n,)``; of rows that are not valid it means nothing."""
+        panel, gate_panel = self._covariates(chunk)
+        log_pi, _ = self.shares(gate_panel)
+        Y = np.where(chunk.valid[:, None], chunk.Y, 0.0)
+        at = self.own_experts.evaluate(self._block(self.predictors(panel), Y[None], chunk.exposure))
+        found: Array = log_sum_exp(log_pi + at.log_density.reshape(self.mixture.K, -1))[0]
+        return found
+
     def numbers_at(self, chunk: Portion, Y: Array) -> Array:
         """Compute the numbers of the score, ``(R, N, n)``, at responses ``Y (N, n, q)``."""
         panel, gate_panel = self._covariates(chunk)

@@ -22,6 +22,7 @@ from consilience.messages.questions import Answer
 from consilience.messages.table import decode_question, receive, row_of
 from consilience.model import ColumnSummary, Rows, Statistics
 from consilience.model.contributions import private_total
+from consilience.model.likelihoods import likelihood_total
 from consilience.model.rows import sample_labels
 from consilience.model.squares import square_total
 from consilience.numerics.budget import noise_variance, shared_variance
@@ -107,10 +108,7 @@ def _sampled(question: questions.Sample, site: Site) -> Statistics:
     return total.scaled(1 / question.share)
 
 
-PrivateSum = questions.PrivateScores | questions.PrivateSquares
-
-
-def _private_sum(question: PrivateSum, site: Site) -> questions.NoisySums:
+def _private_sum(question: questions.PrivateSum, site: Site) -> questions.NoisySums:
     """Add up the contributions of all rows, and add discrete Gaussian noise of the site's budget."""
     assert site.account is not None  # noqa: S101 - for the type checker: check_private has looked
     sensitivity = site.account.sensitivity(question.size)
@@ -162,14 +160,21 @@ def _private_steps(question: questions.PrivateSteps, site: Site) -> questions.No
     )
 
 
-def total_over(question: PrivateSum, site: Site) -> list[int]:
+def total_over(question: questions.PrivateSum, site: Site) -> list[int]:
     """Add up the contributions of the rows of a site, without noise."""
     total = [0] * (question.size + 1)
-    summed = private_total if isinstance(question, questions.PrivateScores) else square_total
     for rows in site.chunks():
         row_of(question).reads(question, rows)
-        total = list(map(add, total, summed(question.mixture, rows, question.factor, question.clip)))
+        total = list(map(add, total, contributed(question, rows)))
     return total
+
+
+def contributed(question: questions.PrivateSum, rows: Rows) -> list[int]:
+    """Add up the contributions of some rows, without noise."""
+    if isinstance(question, questions.PrivateLikelihoods):
+        return likelihood_total(question.mixtures, rows, question.clip)
+    summed = private_total if isinstance(question, questions.PrivateScores) else square_total
+    return summed(question.mixture, rows, question.factor, question.clip)
 
 
 def _candidates(question: questions.ProposeStart, site: Site) -> questions.StartCandidates:
@@ -207,6 +212,7 @@ OWN: dict[type, Callable[[Any, Site], Answer]] = {
     questions.Sample: _sampled,
     questions.PrivateScores: _private_sum,
     questions.PrivateSquares: _private_sum,
+    questions.PrivateLikelihoods: _private_sum,
     questions.Masked: _masked,
     questions.PrivateSteps: _private_steps,
 }
