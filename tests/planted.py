@@ -627,6 +627,13 @@ DEFECTS = (
         "return []",
         "disclosure/test_corrections.py",
     ),
+    Defect(
+        "a method does not state one of its questions",
+        "methods/one_shot/one_shot.py",
+        '                QuestionKind(LogLikelihood, "second, for the models of at most twenty sites", 1),\n',
+        "",
+        "methods/test_question_kinds.py",
+    ),
 )
 
 

@@ -7,7 +7,7 @@ from consilience.methods.own_gates import EqualGates, OwnGatesFit
 from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare
 from consilience.methods.per_site.local_fits import LocalFits, local_fits
 from consilience.methods.private_scoring import Privacy, PrivateFit, PrivateScoring
-from consilience.methods.task import Method, Task
+from consilience.methods.task import Method, QuestionKind, Task
 
 __all__ = [
     "ClusteredClients",
@@ -22,6 +22,7 @@ __all__ = [
     "Privacy",
     "PrivateFit",
     "PrivateScoring",
+    "QuestionKind",
     "SharedCentre",
     "SharedFit",
     "SiteShare",

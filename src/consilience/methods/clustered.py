@@ -16,11 +16,11 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Expect, Fit, Problem, Specification, StopReason
 from consilience.fit.influence import left_out_by_scores
 from consilience.fit.specification import check_same_covariates
-from consilience.messages import Dialogue, Each, Sample, Total, together
+from consilience.messages import Clients, Dialogue, Each, Pairs, Sample, Summarise, Total, together
 from consilience.methods.client_subspace import ClientSubspace, client_subspace, estimate_directions
 from consilience.methods.federated_em import ask_information, ask_total
 from consilience.methods.site_reports import survey_sites, with_camps, with_unlikely
-from consilience.methods.task import Method, Task, check_participation
+from consilience.methods.task import Method, QuestionKind, Task, check_participation
 from consilience.model import Mixture, Statistics
 from consilience.model.families.registry import Requirement, gaussian
 from consilience.model.information import is_informable, score
@@ -83,6 +83,18 @@ class ClusteredClients(Method):
         if isinstance(self.iterations, bool) or not isinstance(self.iterations, int) or self.iterations < 0:
             raise InvalidInputError(f"iterations={self.iterations!r}: expected a whole number, 0 or more")
         check_participation(self.participation)
+
+    def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
+        """Return what the subspace of the experts is found by, the moments of clients, and sums at common models."""
+        of_each = "all" if self.moments == "clients" else "in the directions of the experts"
+        found = [
+            QuestionKind(Summarise, "first", 1),
+            QuestionKind(Pairs, "to find the directions in which the experts differ", max(self.iterations, 2)),
+            QuestionKind(Clients, f"once the directions are known, {of_each}", 1),
+            QuestionKind(Expect, "first, in each step, and at the result"),
+        ]
+        drawn = QuestionKind(Sample, "in each step, for a part of the clients")
+        return found if self.participation == 1 else [*found, drawn]
 
     def dialogue(self, task: Task) -> Dialogue[tuple[ClusteredFit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""

@@ -29,6 +29,8 @@ from consilience.messages import (
     Likelihood,
     LogLikelihood,
     ProposeStart,
+    ScoreProducts,
+    ScoreSums,
     Several,
     StartCandidates,
     Summarise,
@@ -57,7 +59,7 @@ from consilience.methods.site_reports import (
     survey_sites,
     total_summary,
 )
-from consilience.methods.task import Method, Task
+from consilience.methods.task import Method, QuestionKind, Task
 from consilience.model import ColumnSummary, Mixture, Penalty, layout_of
 from consilience.model.families.registry import Requirement
 from consilience.model.information import is_informable, score
@@ -136,6 +138,18 @@ class FederatedEM(Method):
         check_per_site(self.per_site)
         if self.per_site is not None and self.totals_only:
             raise InvalidInputError("a gate of each site needs the sums of each site: pass totals_only=False")
+
+    def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
+        """Return what the starts are found by, sums at common models, and what each site says of the result."""
+        sums = QuestionKind(Expect, "in each step, until the likelihood rises no more")
+        found = [QuestionKind(Summarise, "first", 1), sums]
+        if task.start is None:
+            proposed = QuestionKind(ProposeStart, "second, if the site is one of the ten largest", 1)
+            found += [] if self.totals_only else [proposed]
+            found.append(QuestionKind(LogLikelihood, "to choose among starts", 1))
+        at_ends: list[type] = [] if self.totals_only else [ScoreSums]
+        at_ends += [ScoreProducts] if task.sandwich else []
+        return [*found, *(QuestionKind(each, "where the steps end") for each in at_ends)]
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""

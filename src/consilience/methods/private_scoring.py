@@ -35,10 +35,20 @@ from consilience.fit.private_step import (
     schedule,
     simulated_rows,
 )
-from consilience.messages import Dialogue, Each, NoisySteps, NoisySums, PrivateScores, PrivateSteps
+from consilience.messages import (
+    Dialogue,
+    Each,
+    Masked,
+    NoisySteps,
+    NoisySums,
+    PrivateLikelihoods,
+    PrivateScores,
+    PrivateSquares,
+    PrivateSteps,
+)
 from consilience.methods.private_start import NO_RANGE, START_PARTS, private_start, responses_within
 from consilience.methods.private_sums import LOST, SPARE, Purse, affordable
-from consilience.methods.task import Method, Task, check_whole
+from consilience.methods.task import Method, QuestionKind, Task, check_whole
 from consilience.model import Mixture, Rows, expect
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
@@ -281,6 +291,20 @@ class PrivateScoring(Method):
     def masked(self) -> int | None:
         """Number of colluding sites that masked sums tolerate; None if the answers of sites are not masked."""
         return self.colluding if self.sums == "masked" else None
+
+    def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
+        """Return the kinds of sums with noise."""
+        if self.exchange == "file":
+            return (QuestionKind(PrivateSteps, "for all steps together", 1),)
+        if self.masked is not None:
+            return (QuestionKind(Masked, "in each step, for a part of the budget"),)
+        found = [QuestionKind(PrivateScores, "in each step, for a part of the budget")]
+        if self.is_private_start:
+            found += [
+                QuestionKind(PrivateSquares, "to find a start", 1),
+                QuestionKind(PrivateLikelihoods, "to choose a start"),
+            ]
+        return found
 
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
         """Return the dialogue that fits the specification of a task."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Problem, Specification
@@ -100,6 +100,34 @@ def check_participation(share: float) -> None:
         raise InvalidInputError(f"participation={share!r}: expected a share above 0, at most 1")
 
 
+@dataclass(frozen=True)
+class QuestionKind:
+    """A kind of question of a method, and how often a site is asked it, for people who decide on the answers.
+
+    Parameters
+    ----------
+    question : type
+        A question of the table.
+    when : str
+        When it is asked, in words.
+    most : int or None
+        Maximum number of rounds in which a site is asked it; None for no limit but that of the run.
+
+    Examples
+    --------
+    >>> print(QuestionKind(FitSite, "first", 1))
+    once, first
+    """
+
+    question: type[Any]
+    when: str
+    most: int | None = None
+
+    def __str__(self) -> str:
+        times = {None: "in any number of rounds", 1: "once"}.get(self.most, f"in at most {self.most} rounds")
+        return f"{times}, {self.when}"
+
+
 class Method(ABC):
     """Base class of federated methods: settings, and the dialogue that they define.
 
@@ -138,6 +166,10 @@ class Method(ABC):
     def masked(self) -> int | None:
         """Number of colluding sites that masked sums tolerate; None if the answers of sites are not masked."""
         return None
+
+    def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
+        """Return the kinds of questions that a site may be asked; none if the method does not say."""
+        return ()
 
     def most_rounds(self, task: Task) -> int:
         """Return the number of rounds after which a run is ended with an error; far more than any fit needs."""

@@ -18,14 +18,33 @@ from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_
 from consilience.aggregate.combine.combiner import PlanKind
 from consilience.aggregate.combine.points import SupportKind, check_support
 from consilience.errors import InvalidInputError
-from consilience.fit import Ascent, Fit, Inference, InferredFit, Parameters, Specification, StartEnds, StopReason
+from consilience.fit import (
+    Ascent,
+    Expect,
+    Fit,
+    Inference,
+    InferredFit,
+    Parameters,
+    Specification,
+    StartEnds,
+    StopReason,
+)
 from consilience.fit.fitting import finish_fit
 from consilience.fit.inference import infer_coefficients, inference_from_fit, widen_inference
 from consilience.fit.influence import left_out_by_scores, left_out_of_experts
 from consilience.fit.left_out import LeftOut
 from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
-from consilience.messages import Dialogue, Each, LocalFit, together
+from consilience.messages import (
+    Dialogue,
+    Each,
+    FitSite,
+    LocalFit,
+    LogLikelihood,
+    ScoreProducts,
+    ScoreSums,
+    together,
+)
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
 from consilience.methods.one_shot.site_gates import (
     Covariates,
@@ -46,7 +65,7 @@ from consilience.methods.own_gates import (
 )
 from consilience.methods.score_steps import ask_meats_and_scores
 from consilience.methods.site_reports import compare_sites, survey_sites, total_summary
-from consilience.methods.task import Method, Task, check_whole
+from consilience.methods.task import Method, QuestionKind, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
 from consilience.model.expectation import Meat
 from consilience.numerics.arrays import Array
@@ -109,6 +128,20 @@ class OneShot(Method):
     def __repr__(self) -> str:
         where = "" if self.per_site is None else f", per_site={self.per_site!r}"
         return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)}{where})"
+
+    def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
+        """Return the site's own fit, and for refinement sums at common models."""
+        found = [QuestionKind(FitSite, "first", 1)]
+        if self.refine:
+            found += [
+                QuestionKind(LogLikelihood, "second, for the models of at most twenty sites", 1),
+                QuestionKind(
+                    Expect, "second, and in each step of refinement; for a gate of this site alone also after"
+                ),
+            ]
+            if task.sandwich:
+                found += [QuestionKind(ScoreProducts, "last", 1), QuestionKind(ScoreSums, "last", 1)]
+        return found
 
     def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | OwnGatesFit | None, ...]]:
         """Return one fit for each number of experts; each site selects one of these numbers for its own fit.

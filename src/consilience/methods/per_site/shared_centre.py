@@ -9,7 +9,7 @@ and its rivals: the centre as it is, one regression for all rows or for its own,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Expect, StopReason
 from consilience.fit.inference import inverse_information
 from consilience.fit.influence import left_out_of_experts
-from consilience.messages import Answers, Dialogue, Each, PerSite, Several, Summarise
+from consilience.messages import Answers, Dialogue, Each, FitSite, LogLikelihood, PerSite, Several, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.rivals import (
     Kind,
@@ -35,7 +35,7 @@ from consilience.methods.per_site.rivals import (
 )
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.site_reports import survey_sites
-from consilience.methods.task import Method, Task, check_participation, check_whole
+from consilience.methods.task import Method, QuestionKind, Task, check_participation, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, information
 from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array, IntArray
@@ -93,6 +93,15 @@ class SharedCentre(Method):
     def __post_init__(self) -> None:
         check_whole("rounds", self.rounds)
         check_participation(self.participation)
+
+    def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
+        """Return the site's own fit, sums at its own model, and likelihoods at the end."""
+        found = [
+            QuestionKind(FitSite, "first", 1),
+            QuestionKind(Expect, "at the model that the site gets, until no coefficient changes", self.rounds),
+            QuestionKind(LogLikelihood, "last", 1),
+        ]
+        return found if self.participation == 1 else [QuestionKind(Summarise, "before all others", 1), *found]
 
     def dialogue(self, task: Task) -> Dialogue[tuple[SharedFit]]:
         """Return one fit: the centre and each site's mixture."""
