@@ -23,7 +23,7 @@ from consilience.files.json_text import content_hash
 from consilience.files.site_file import SiteFile
 from consilience.kit import study as studies
 from consilience.kit.policy.policy import Policy
-from consilience.kit.site_comparison import compare_columns
+from consilience.kit.site_comparison import compare_files
 from consilience.kit.site_fit import examine_for_study, site_file
 
 STUDY = studies.Study.from_text("""
@@ -188,7 +188,7 @@ def said_by_check(site: str, rows: Table) -> list[tuple[str, str, str]]:
 
 def said_by_combination(files: dict[str, SiteFile]) -> list[tuple[str, str, str]]:
     """Site, column and error of what the comparison of columns names, and suspicions of the survey of the sites."""
-    found = compare_columns(STUDY, list(files.values()))
+    found = compare_files(STUDY, list(files.values()))
     survey = preflight({name: file.fit.summary for name, file in files.items()}, [*STUDY.covariates.terms, "y"])
     terms = {term: column.name for column in STUDY.covariates.columns for term in column.terms} | {"y": "los_days"}
     others = [

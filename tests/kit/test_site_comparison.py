@@ -14,7 +14,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.site_file import CountDocument, FlowDocument, SiteFile
 from consilience.kit.combination import check_waves, combine_files, with_questions
 from consilience.kit.policy.policy import Policy
-from consilience.kit.site_comparison import ColumnFinding, compare_columns
+from consilience.kit.site_comparison import ColumnFinding, compare_files
 from consilience.kit.site_fit import site_file, study_rows
 from consilience.kit.study import Study
 from consilience.kit.table_one import table_one
@@ -52,7 +52,7 @@ def files(study: Study = LOS, **changed: dict[str, np.ndarray]) -> list[SiteFile
 
 
 def test_honest_sites_are_not_named() -> None:
-    assert compare_columns(LOS, files()) == []
+    assert compare_files(LOS, files()) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_honest_sites_are_not_named() -> None:
 def test_a_change_of_units_is_named_with_the_factor_that_mends_it(column: str, factor: float) -> None:
     table = related(1)
     table[column] = table[column].astype(float) * factor
-    (found,) = compare_columns(WIDE, files(WIDE, boston=table))
+    (found,) = compare_files(WIDE, files(WIDE, boston=table))
     assert (found.site, found.column, found.what) == ("boston", column, "units")
     assert found.factor == pytest.approx(1 / factor)
     assert "boston: " + found.text == str(found)
@@ -71,11 +71,11 @@ def test_a_change_of_units_is_named_with_the_factor_that_mends_it(column: str, f
 def test_a_shuffled_column_and_swapped_levels_are_named() -> None:
     table = related(1)
     table["age"] = np.random.default_rng(0).permutation(table["age"])
-    (found,) = compare_columns(LOS, files(boston=table))
+    (found,) = compare_files(LOS, files(boston=table))
     assert (found.site, found.column, found.what) == ("boston", "age", "shuffled")
     table = related(2)
     table["sex"] = np.where(table["sex"] == "male", "female", "male")
-    (found,) = compare_columns(LOS, files(cardiff=table))
+    (found,) = compare_files(LOS, files(cardiff=table))
     assert (found.site, found.column, found.what) == ("cardiff", "sex", "swapped")
     assert "female and male were exchanged" in found.text
 
@@ -88,10 +88,10 @@ def test_two_of_three_levels_that_were_swapped_are_named() -> None:
         old = (table["age"].astype(float) - 65) / 15
         table["ward"] = np.array(["a", "b", "c"])[np.clip(np.round(1 + 0.8 * old + rng.normal(0, 0.7, len(old))), 0, 2)
                                                   .astype(int)]  # fmt: skip
-    assert compare_columns(study, [sent(n, t, study) for n, t in zip(NAMES, tables, strict=True)]) == []
+    assert compare_files(study, [sent(n, t, study) for n, t in zip(NAMES, tables, strict=True)]) == []
     swap = {"a": "c", "c": "a", "b": "b"}
     tables[3]["ward"] = np.array([swap[each] for each in tables[3]["ward"]])
-    (found,) = compare_columns(study, [sent(n, t, study) for n, t in zip(NAMES, tables, strict=True)])
+    (found,) = compare_files(study, [sent(n, t, study) for n, t in zip(NAMES, tables, strict=True)])
     assert (found.site, found.column, found.what) == ("delft", "ward", "swapped")
     assert "a and c were exchanged" in found.text
 
@@ -99,13 +99,13 @@ def test_two_of_three_levels_that_were_swapped_are_named() -> None:
 def test_a_column_that_no_factor_mends_is_a_question_and_of_two_sites_both_are_asked() -> None:
     table = related(1)
     table["charlson"] = table["charlson"] + 17
-    (found,) = compare_columns(WIDE, files(WIDE, boston=table))
+    (found,) = compare_files(WIDE, files(WIDE, boston=table))
     assert (found.column, found.what, found.factor) == ("charlson", "far", None)
     months = related(1)
     months["age"] = months["age"].astype(float) * 12
-    two = compare_columns(WIDE, [sent("a", related(0), WIDE), sent("b", months, WIDE)])
+    two = compare_files(WIDE, [sent("a", related(0), WIDE), sent("b", months, WIDE)])
     assert {(each.site, each.column) for each in two} == {("a", "age"), ("b", "age")}
-    assert compare_columns(LOS, [sent("a", related(0))]) == []
+    assert compare_files(LOS, [sent("a", related(0))]) == []
 
 
 # ---------------------------------------------------------------- Table 1

@@ -21,7 +21,7 @@ from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.files.site_file import SiteFile
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
-from consilience.kit.site_comparison import ColumnFinding, compare_columns
+from consilience.kit.site_comparison import ColumnFinding, compare_files
 from consilience.kit.site_fit import columns_of, site_file, validate_rows
 from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of, method_of, task_of
@@ -131,7 +131,7 @@ def combine_files(
         raise InvalidInputError("the study is without noise, and some of the files have noise")
     if not mixed_waves:
         check_waves(fitted)
-    questions = compare_columns(study, list(fitted.values()))
+    questions = compare_files(study, list(fitted.values()))
     return run_study(study, SiteFiles(fitted), OneShot(refine=0), institutions=institutions, questions=questions)
 
 

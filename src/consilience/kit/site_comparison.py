@@ -19,9 +19,8 @@ A column that is far from the others, and that no factor mends, is a question to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -77,70 +76,173 @@ class ColumnFinding:
         return f"{self.site}: {self.text}"
 
 
-def compare_columns(study: Study, files: Sequence[SiteFile]) -> list[ColumnFinding]:
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """Correlations and effects of a site, between numbers, levels and the response.
+
+    Parameters
+    ----------
+    columns : list of str
+        Column of each of the D quantities: a number, or a level. Of a category of two levels it is the coded one.
+    values : (D, D + 1) array
+        Correlations, then the standardised effect on the response; NaN within a column, and if it is not known.
+    errors : (D, D + 1) array
+        Sampling variance of each.
+    shares : (D,) array
+        Shares of levels; NaN for numbers.
+    """
+
+    columns: list[str]
+    values: Array
+    errors: Array
+    shares: Array
+
+
+@dataclass(frozen=True, eq=False)
+class SiteColumns:
+    """What a site has sent about its columns.
+
+    Parameters
+    ----------
+    name : str
+        Name of the site.
+    moments : mapping of str to array
+        Mean and standard deviation ``(2,)`` of each number that is known, after its transform.
+    errors : mapping of str to array
+        Sampling variance ``(2,)`` of the mean in standard deviations, and of the logarithm of the standard deviation.
+    relations : Relations
+    """
+
+    name: str
+    moments: Mapping[str, Array]
+    errors: Mapping[str, Array]
+    relations: Relations
+
+
+def compare_columns(columns: Sequence[Column], sites: Sequence[SiteColumns]) -> list[ColumnFinding]:
     """Compare the columns of the sites; return what may be wrong, by site and column.
 
     Parameters
     ----------
-    study : Study
-    files : sequence of SiteFile
+    columns : sequence of Column
+        Those of the study, the response first.
+    sites : sequence of SiteColumns
         At least two; with two, nobody can tell which of them is wrong, and both are named.
     """
-    if len(files) < 2:
+    if len(sites) < 2:
         return []
-    sites = [_Site(study, file) for file in files]
     found: list[ColumnFinding] = []
     for site in sites:
         others = [other for other in sites if other is not site]
-        units = list(_units(study, site, others))
+        units = list(_units(columns, site, others))
         found += units
-        if len(sites) > 2 and (related := _related(study, site, others, {each.column for each in units})):
+        if len(sites) > 2 and (related := _related(columns, site, others, {each.column for each in units})):
             found.append(related)
     return found
 
 
-# ---------------------------------------------------------------- a site
+def compare_files(study: Study, files: Sequence[SiteFile]) -> list[ColumnFinding]:
+    """Compare the columns of sites by their files, as :func:`compare_columns` does."""
+    return compare_columns((study.response, *study.covariates.columns), [describe_file(study, each) for each in files])
 
 
-class _Site:
-    """Moments of a site, in the scale of the transforms of the study."""
+# ---------------------------------------------------------------- a file
 
-    def __init__(self, study: Study, file: SiteFile) -> None:
-        self.name, self.study, self.file = file.site, study, file
-        summary = file.fit.summary
-        self.n = max(float(summary.weight), 1.0)
-        self.covariance = summary.x_products / self.n
 
-    def moments(self, column: Column) -> tuple[float, float]:
-        """Return mean and standard deviation of a number, after its transform and before centre and scale."""
-        summary = self.file.fit.summary
-        if column.name == self.study.model.response:
-            return float(summary.y_mean[0]), float(np.sqrt(summary.y_covariance[0, 0]))
-        j = self.study.covariates.terms.index(column.terms[0])
-        rule = column.rule
-        spread = float(np.sqrt(max(self.covariance[j, j], 0.0)))
-        return float(summary.x_mean[j]) * rule.scale + rule.centre, spread * rule.scale
+def describe_file(study: Study, file: SiteFile) -> SiteColumns:
+    """Return what a file says of the columns of its site."""
+    summary = file.fit.summary
+    n = max(float(summary.weight), 1.0)
+    covariance = summary.x_products / n
+    moments = {}
+    if not study.response.is_category:
+        moments[study.model.response] = np.array([summary.y_mean[0], np.sqrt(summary.y_covariance[0, 0])])
+    for column in study.covariates.columns:
+        if not column.is_category:
+            j, rule = study.covariates.terms.index(column.terms[0]), column.rule
+            spread = np.sqrt(max(covariance[j, j], 0.0))
+            moments[column.name] = np.array([summary.x_mean[j] * rule.scale + rule.centre, spread * rule.scale])
+    relations = _relations(study, file, covariance, n)
+    return SiteColumns(file.site, moments, {name: np.full(2, 1 / n) for name in moments}, relations)
 
-    @cached_property
-    def effects(self) -> Array | None:
-        """Standardised slopes of the predicted response, ``(d,)``, at normal points of the site; None if not known."""
-        model, summary = self.file.fit.model, self.file.fit.summary
-        spread = float(np.sqrt(summary.y_covariance[0, 0]))
-        if model is None or model.mixture.design.d != len(summary.x_mean) or not spread > 0:
-            return None
-        normal = np.random.default_rng(0).standard_normal((POINTS, len(summary.x_mean)))
-        values, vectors = np.linalg.eigh(self.covariance)
-        X = normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T + summary.x_mean
-        mean = model.mixture.mean(X)
-        if self.study.classes is not None:
-            share = np.clip(mean[:, -1] / mean.sum(axis=1), 1e-6, 1 - 1e-6)
-            predicted, unit = np.log(share / (1 - share)), 2.0  # a logit has about this spread
-        elif self.study.response.rule.is_positive and np.all(mean > 0):
-            predicted, unit = np.log(mean[:, 0]), spread / float(summary.y_mean[0])
+
+def _effects(study: Study, file: SiteFile, covariance: Array) -> Array | None:
+    """Return standardised slopes of the predicted response, ``(d,)``, at normal points; None if not known."""
+    model, summary = file.fit.model, file.fit.summary
+    spread = float(np.sqrt(summary.y_covariance[0, 0]))
+    if model is None or model.mixture.design.d != len(summary.x_mean) or not spread > 0:
+        return None
+    normal = np.random.default_rng(0).standard_normal((POINTS, len(summary.x_mean)))
+    values, vectors = np.linalg.eigh(covariance)
+    X = normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T + summary.x_mean
+    mean = model.mixture.mean(X)
+    if study.classes is not None:
+        share = np.clip(mean[:, -1] / mean.sum(axis=1), 1e-6, 1 - 1e-6)
+        predicted, unit = np.log(share / (1 - share)), 2.0  # a logit has about this spread
+    elif study.response.rule.is_positive and np.all(mean > 0):
+        predicted, unit = np.log(mean[:, 0]), spread / float(summary.y_mean[0])
+    else:
+        predicted, unit = mean[:, 0], spread
+    slopes = np.linalg.lstsq(np.column_stack([np.ones(POINTS), X]), predicted, rcond=None)[0][1:]
+    return np.asarray(slopes / unit)  # for one unit of a covariate
+
+
+# ---------------------------------------------------------------- relations that a file states
+
+
+def _relations(study: Study, file: SiteFile, covariance: Array, n: float) -> Relations:
+    """Return the relations that a file states; of a category of two levels the coded one counts, of others each."""
+    covariates, summary, names = study.covariates, file.fit.summary, []
+    rows, shares, at = [], [], 0
+    for column in covariates.columns:
+        width = len(column.terms)
+        if column.is_category:
+            mean = summary.x_mean[at : at + width]
+            for i in range(len(column.levels)) if len(column.levels) > 2 else column.coded:
+                row = np.zeros(len(covariates.terms))
+                row[at : at + width] = [float(place == i) for place in column.coded] if i in column.coded else -1.0
+                rows.append(row)
+                shares.append(float(row[at : at + width] @ mean) + (i not in column.coded))
+                names.append(column.name)
         else:
-            predicted, unit = mean[:, 0], spread
-        slopes = np.linalg.lstsq(np.column_stack([np.ones(POINTS), X]), predicted, rcond=None)[0][1:]
-        return np.asarray(slopes / unit)  # for one unit of a covariate
+            row = np.zeros(len(covariates.terms))
+            row[at] = 1.0
+            rows.append(row)
+            shares.append(np.nan)
+            names.append(column.name)
+        at += width
+    A = np.array(rows).reshape(len(rows), len(covariates.terms))
+    between = A @ covariance @ A.T
+    spread = np.sqrt(np.maximum(np.diagonal(between), 1e-300))
+    correlation = between / np.outer(spread, spread)
+    same = np.array([[one == other for other in names] for one in names], dtype=bool).reshape(correlation.shape)
+    correlation = np.where(same, np.nan, np.arctanh(np.clip(correlation, -0.99, 0.99)))
+    slopes = _slopes(study, summary.x_mean, _effects(study, file, covariance), (A, spread))
+    values = np.column_stack([correlation, slopes])
+    return Relations(names, values, np.full(values.shape, 1 / n), np.array(shares))
+
+
+def _slopes(study: Study, mean: Array, effects: Array | None, quantities: tuple[Array, Array]) -> Array:
+    """Return the standardised effect of each quantity; that of a level against the mean of its column."""
+    A, spread = quantities
+    if effects is None:
+        return np.full(len(A), np.nan)
+    centred, at = effects.copy(), 0
+    base = np.zeros(len(A))
+    for column in study.covariates.columns:
+        part = slice(at, at + len(column.terms))
+        at = part.stop
+        if column.is_category and len(column.levels) > 2:
+            centre = float(effects[part] @ mean[part])
+            mine = np.any(A[:, part] != 0, axis=1)
+            coded = np.max(A[:, part], axis=1) > 0
+            base[mine] = -centre
+            centred[part] = effects[part]
+            base[mine & ~coded] = -centre + float(np.sum(effects[part]))  # a reference level has effect 0
+    return np.asarray((A @ centred + base) * spread)
+
+
+# ---------------------------------------------------------------- comparison
 
 
 def _usual(others: Array, usual: float) -> tuple[Array, Array]:
@@ -169,17 +271,17 @@ class _Number:
         return float(np.sum(apart**2 / self.variance))
 
 
-def _units(study: Study, site: _Site, others: Sequence[_Site]) -> Iterator[ColumnFinding]:
+def _units(columns: Sequence[Column], site: SiteColumns, others: Sequence[SiteColumns]) -> Iterator[ColumnFinding]:
     """Yield the columns of numbers of a site that are in other units, or far from those of the others."""
-    for column in (study.response, *study.covariates.columns):
-        if column.is_category:
+    for column in columns:
+        if any(column.name not in each.moments for each in (site, *others)):
             continue
-        own, found = np.array(site.moments(column)), np.array([other.moments(column) for other in others])
+        own, found = site.moments[column.name], np.array([other.moments[column.name] for other in others])
         if not (own[1] > 0 and np.all(found[:, 1] > 0)):
             continue
         middle = np.median(found, axis=0)
         variance = [_usual(found[:, 0] / middle[1], MEANS)[1], _usual(np.log(found[:, 1]), SPREADS)[1]]
-        number = _Number(column.rule, own, middle, np.array(variance) + 1 / site.n)
+        number = _Number(column.rule, own, middle, np.array(variance) + site.errors[column.name])
         factors = factors_to(column.rule.unit)
         name = min(factors, key=lambda each: number.distance(factors[each]))
         as_is, mended = number.distance(), number.distance(factors[name])
@@ -221,85 +323,19 @@ def _of_units(site: str, column: Column, name: str, factor: float) -> ColumnFind
 # ---------------------------------------------------------------- relations
 
 
-@dataclass(frozen=True, eq=False)
-class _Relations:
-    """Correlations and effects of a site, between numbers, levels and the response.
-
-    Parameters
-    ----------
-    columns : list of str
-        Column of each of the D quantities.
-    values : (D, D + 1) array
-        Correlations, then the standardised effect on the response; NaN within a column, and if it is not known.
-    shares : (D,) array
-        Shares of levels; NaN for numbers.
-    """
-
-    columns: list[str]
-    values: Array
-    shares: Array
-
-
-def _relations(study: Study, site: _Site) -> _Relations:
-    """Return the relations of a site; of a category of two levels its second one counts, of others each."""
-    covariates, names = study.covariates, []
-    rows, shares, at = [], [], 0
-    for column in covariates.columns:
-        width = len(column.terms)
-        if column.is_category:
-            mean = site.file.fit.summary.x_mean[at : at + width]
-            for i in range(len(column.levels)) if len(column.levels) > 2 else column.coded:
-                row = np.zeros(len(covariates.terms))
-                row[at : at + width] = [float(place == i) for place in column.coded] if i in column.coded else -1.0
-                rows.append(row)
-                shares.append(float(row[at : at + width] @ mean) + (i not in column.coded))
-                names.append(column.name)
-        else:
-            row = np.zeros(len(covariates.terms))
-            row[at] = 1.0
-            rows.append(row)
-            shares.append(np.nan)
-            names.append(column.name)
-        at += width
-    A = np.array(rows).reshape(len(rows), len(covariates.terms))
-    covariance = A @ site.covariance @ A.T
-    spread = np.sqrt(np.maximum(np.diagonal(covariance), 1e-300))
-    correlation = covariance / np.outer(spread, spread)
-    same = np.array([[one == other for other in names] for one in names], dtype=bool).reshape(correlation.shape)
-    correlation = np.where(same, np.nan, np.arctanh(np.clip(correlation, -0.99, 0.99)))
-    return _Relations(names, np.column_stack([correlation, _slopes(study, site, A, spread)]), np.array(shares))
-
-
-def _slopes(study: Study, site: _Site, A: Array, spread: Array) -> Array:
-    """Return the standardised effect of each quantity; that of a level against the mean of its column."""
-    if site.effects is None:
-        return np.full(len(A), np.nan)
-    effects, centred, at = site.effects, site.effects.copy(), 0
-    base = np.zeros(len(A))
-    for column in study.covariates.columns:
-        part = slice(at, at + len(column.terms))
-        at = part.stop
-        if column.is_category and len(column.levels) > 2:
-            centre = float(effects[part] @ site.file.fit.summary.x_mean[part])
-            mine = np.any(A[:, part] != 0, axis=1)
-            coded = np.max(A[:, part], axis=1) > 0
-            base[mine] = -centre
-            centred[part] = effects[part]
-            base[mine & ~coded] = -centre + float(np.sum(effects[part]))  # a reference level has effect 0
-    return np.asarray((A @ centred + base) * spread)
-
-
-def _related(study: Study, site: _Site, others: Sequence[_Site], known: set[str]) -> ColumnFinding | None:
+def _related(
+    columns: Sequence[Column], site: SiteColumns, others: Sequence[SiteColumns], known: set[str]
+) -> ColumnFinding | None:
     """Return the likeliest shuffled column or swapped levels of a site; None if no error explains its relations."""
-    own, found = _relations(study, site), [_relations(study, other) for other in others]
+    own, found = site.relations, [other.relations for other in others]
     middle, variance = _usual(np.array([each.values for each in found]), RELATIONS)
-    variance = variance + 1 / site.n
+    variance = variance + own.errors
     as_is = _squares(own.values - middle, variance)
     best: tuple[float, ColumnFinding | None] = (RELATED, None)
-    for column in (*study.covariates.columns, study.response):
+    for column in (*columns[1:], columns[0]):
         if column.name in known:
             continue
-        is_response = column.name == study.model.response
+        is_response = column is columns[0]
         mine = [i for i, name in enumerate(own.columns) if name == column.name]
         part = (slice(None), [-1]) if is_response else (mine, slice(None))
         gain = float(np.nansum(as_is[part]) - np.nansum(_squares(own.values, variance)[part])) / 2
@@ -317,8 +353,8 @@ def _squares(difference: Array, variance: Array) -> Array:
 
 
 def _exchanges(
-    own: _Relations,
-    found: Sequence[_Relations],
+    own: Relations,
+    found: Sequence[Relations],
     usual: tuple[Array, Array],
     mine: Sequence[int],
     column: Column,

@@ -108,6 +108,21 @@ def _number_row(study: Study, column: Column, files: Sequence[SiteFile]) -> Tabl
     mean = np.array([(each.y_mean if is_response else each.x_mean)[j] for each in summaries]) * rule.scale + rule.centre
     products = [each.y_covariance if is_response else np.diag(each.x_variance) for each in summaries]
     spread = np.sqrt(np.maximum([each[j, j] for each in products], 0.0)) * rule.scale
+    return number_row(column, mean, spread, np.array([each.weight for each in summaries]))
+
+
+def number_row(column: Column, mean: Array, spread: Array, weight: Array) -> TableOneRow:
+    """Return the line of a number.
+
+    Parameters
+    ----------
+    column : Column
+    mean, spread : (M,) array
+        Mean and standard deviation at each site, after the transform.
+    weight : (M,) array
+        Rows of each site.
+    """
+    rule = column.rule
     unit = f", {rule.unit}" if rule.unit else ""
     if rule.transform == "none":
         label = f"{column.name}{unit}: mean (SD)"
@@ -117,7 +132,6 @@ def _number_row(study: Study, column: Column, files: Sequence[SiteFile]) -> Tabl
         label = f"{column.name}{unit}: middle (middle two thirds), from {rule.transform}"
         ends = [back(mean + sign * spread) for sign in (0, -1, 1)]
         values = tuple(f"{m:.3g} ({low:.3g} to {high:.3g})" for m, low, high in zip(*ends, strict=True))
-    weight = np.array([each.weight for each in summaries])
     return TableOneRow(column.name, label, values, tuple(_of_means(mean, spread, weight)))
 
 
@@ -135,8 +149,13 @@ def _level_rows(study: Study, column: Column, files: Sequence[SiteFile]) -> Iter
         shares = dict(zip((column.levels[i] for i in column.coded), coded, strict=True))
         reference = next(level for i, level in enumerate(column.levels) if i not in column.coded)
         shares[reference] = 1 - np.sum(coded, axis=0)
-    for level in column.levels:
-        share = np.clip(shares[level], 0.0, 1.0)
+    yield from level_rows(column, np.array([shares[level] for level in column.levels]), weight)
+
+
+def level_rows(column: Column, shares: Array, weight: Array) -> Iterator[TableOneRow]:
+    """Yield a line for each level of a category, from the shares ``(levels, M)`` and the rows ``(M,)`` of the sites."""
+    for level, found in zip(column.levels, shares, strict=True):
+        share = np.clip(found, 0.0, 1.0)
         values = tuple(f"{n * p:,.0f} ({100 * p:.0f} %)" for n, p in zip(weight, share, strict=True))
         spread = np.sqrt(share * (1 - share))
         yield TableOneRow(column.name, f"{column.name} {level}: n (%)", values, tuple(_of_means(share, spread, weight)))
