@@ -27,7 +27,7 @@ from consilience.errors import (
 from consilience.kit.combination import combine_files, run_over_files, simulate_study
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name, question_name, status_of
-from consilience.kit.mail_run import advance_by_files, draft_answer, open_question, seal_answer, start_bytes
+from consilience.kit.mail_run import advance_by_files, draft_answer, open_question, read_mail, seal_answer, start_bytes
 from consilience.kit.mailbox import SECRET, Mailbox, begin_folder
 from consilience.kit.release import envelope_of
 from consilience.kit.site_fit import site_file
@@ -163,6 +163,26 @@ def test_copies_with_other_names_do_no_harm_and_half_a_file_waits(office: Office
     (office.mail / "Kopie von ash.json").write_text(text)  # the name does not matter
     assert office.advance() is None
     assert office.latest("ash").number == 2
+
+
+def test_half_a_run_or_study_is_waited_for_and_a_changed_run_is_refused(office: Office) -> None:
+    run, study = office.mail / "run.json", office.mail / "study.toml"
+    whole, text = run.read_text(), study.read_text()
+    assert read_mail(office.mail)[1].identity == office.study.identity
+    for cut in range(1, len(text), 97):  # some of these are valid studies
+        study.write_text(text[:cut])
+        with pytest.raises(AwaitedError, match="not whole"):
+            read_mail(office.mail)
+    study.unlink()
+    with pytest.raises(AwaitedError, match="not whole"):
+        read_mail(office.mail)
+    study.write_text(text)
+    run.write_text(whole[: len(whole) // 2])
+    with pytest.raises(AwaitedError, match="not whole"):
+        read_mail(office.mail)
+    run.write_text(whole.replace('"ash"', '"asp"'))
+    with pytest.raises(InvalidInputError, match="changed or damaged"):
+        read_mail(office.mail)
 
 
 def test_two_different_answers_of_a_site_are_refused(office: Office) -> None:

@@ -27,6 +27,7 @@ from consilience.kit.forecast import doubts_beforehand
 from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
 from consilience.kit.mail_run import advance_by_files, begin_by_files
+from consilience.kit.mailbox import POLL
 from consilience.kit.private_files import slug
 from consilience.kit.roster import Roster
 from consilience.kit.study import Study
@@ -58,6 +59,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     days: Annotated[float | None, typer.Option(help="Days that sites have for each answer.")] = None,
     until: Annotated[datetime | None, typer.Option(help="Another end for the question that is open now.")] = None,
     wait: Annotated[float, typer.Option(help="Minutes to wait for answers before the command ends.")] = 0.0,
+    poll: Annotated[float, typer.Option(min=0.01, help="Seconds from one look at the folder to the next.")] = POLL,
     data: Annotated[str | None, typer.Option(help="Files of one owner, such as 'shards/*.parquet'.")] = None,
     engine: Annotated[str, typer.Option(help=f"With --data: {' or '.join(ENGINES)}.")] = ENGINES[0],
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; a local cluster if none.")] = None,
@@ -103,9 +105,8 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
             )
         invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
-        done = _by_files(
-            request, mailbox, private, told, days=days, until=ends, patience=60 * wait, institutions=institutions
-        )
+        waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll}
+        done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
     with report_as(CommandFault.RUN):
         kits = {} if mailbox is None else status_of(mailbox).kits
     _write(done, out, request.output, kits)

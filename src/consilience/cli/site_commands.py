@@ -27,14 +27,15 @@ from consilience.cli.output import (
 )
 from consilience.cli.preview import WAYS, answer_text, final_lines, preview_document, text_of
 from consilience.cli.rehearsing import rehearse_study
+from consilience.errors import AwaitedError
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.noisy_file import read_sent_file
 from consilience.kit import ledger, release
 from consilience.kit.examination import check_people
 from consilience.kit.folder import KEY, LEDGER, POLICY, SiteFolder, SiteIdentity
-from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
-from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
-from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, seal_answer
+from consilience.kit.letters import AnswerLetter, QuestionLetter
+from consilience.kit.mail_folder import MailFolder, answer_name, write_whole
+from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, read_mail, seal_answer
 from consilience.kit.mapping import TableMapping
 from consilience.kit.mask_keys import public_mask_key
 from consilience.kit.notices import record_retractions
@@ -71,15 +72,20 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
 ) -> None:
     """Answer the latest question of a run by files: show what would leave, ask for approval, and write one file."""
     folder, output = folder_of(name, where), Output(as_json, quiet)
+    given = None if study is None else study_of(study)
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
-        mail, run = MailFolder(mailbox), RunFile.read(mailbox)
+        try:
+            run, wanted = read_mail(mailbox, given)
+        except AwaitedError as error:
+            output.data({"state": "nothing to do", "round": None}, f"{error}: try again later.")
+            raise typer.Exit(NOTHING_YET) from error
+        mail = MailFolder(mailbox)
         letter = open_question(mail, run, folder.name)
         waits = letter is None or is_answered(folder, mail, letter)
     for other, reason in mail.unreadable.items():
         output.say(f"not used: {other}: {reason}", style="yellow")
     if letter is None or waits:
         raise _waiting(output, letter, folder.name)
-    wanted = study_of(mailbox / STUDY if study is None else study)
     path = table or Path(table_of_run(folder, run.identity))
     if path == Path():
         raise CommandError(CommandFault.QUESTION, "this is the first answer in the run: name the table with --table")

@@ -10,12 +10,13 @@ import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash, parse_json, read_text, write_json
-from consilience.kit.roster import HASH, Roster
+from consilience.kit.roster import HASH, MOST_SITES, Roster
 from consilience.messages.site_names import site_names
 from consilience.messages.table import decode_question
 
@@ -43,7 +44,7 @@ class SealedText:
         """The content as a JSON object."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Hash of the content's canonical bytes, ``sha256:...``."""
         return content_hash(self.content)
@@ -245,7 +246,6 @@ def as_bytes(value: Any) -> bytes:
 
 RUN = "run.json"
 FORMAT, RUN_VERSION = "consilience run", 1
-MOST_SITES = 100_000
 
 
 @dataclass(frozen=True)
@@ -290,12 +290,12 @@ class RunFile:
             **({"masks": dict(self.masks)} if self.masks else {}),
         }
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Identity of the run, ``sha256:...``."""
         return content_hash(self.content)
 
-    @property
+    @cached_property
     def roster(self) -> Roster | None:
         """Roster of the sites; None if no site signs."""
         if not self.keys:

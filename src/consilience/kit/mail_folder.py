@@ -15,9 +15,10 @@ from consilience.errors import EngineError, InvalidInputError
 from consilience.files.json_text import parse_json, read_text, replace_file
 from consilience.kit.letters import RUN, AnswerLetter, Letter, QuestionLetter, RunFile
 from consilience.kit.private_files import slug
+from consilience.kit.roster import MOST_SITES
 from consilience.kit.versions import kits_of
 
-MOST_FILES = 100_000
+MOST_FILES = 100 * MOST_SITES
 STUDY, END = "study.toml", "finished.json"
 """Files of a run besides questions and answers: the study, and the mark of its end."""
 KINDS: dict[str, type[Letter]] = {kind.kind: kind for kind in (QuestionLetter, AnswerLetter)}

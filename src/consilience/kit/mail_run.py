@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -12,14 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from consilience._version import __version__
-from consilience.errors import InvalidInputError, RefusedError
+from consilience.errors import AwaitedError, InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
+from consilience.files.json_text import parse_json, read_text
 from consilience.kit.combination import run_study
 from consilience.kit.folder import SiteFolder
 from consilience.kit.forecast import forecast_study, say_outlook
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
-from consilience.kit.mailbox import Mailbox, begin_folder
+from consilience.kit.mailbox import POLL, Mailbox, begin_folder
 from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
@@ -69,6 +71,31 @@ class Draft:
     def is_new(self) -> bool:
         """Whether the question was not answered before."""
         return self.answer is not None
+
+
+def read_mail(folder: Path, study: Study | None = None) -> tuple[RunFile, Study]:
+    """Read the run of a folder and its study, which is the one in the folder if no other is given.
+
+    Raises
+    ------
+    AwaitedError
+        If one of them is not there as a whole: a sync service may still be copying it. Half of a study can be a valid
+        study, and is told by its hash.
+    InvalidInputError
+        If there is no run, or if its file was changed.
+    """
+    text = read_text(folder / RUN, f"a folder with {RUN}")
+    try:
+        parse_json(text, "the file of a run")
+    except InvalidInputError as error:
+        raise AwaitedError(f"{RUN} in {folder.name} is not whole: it may still be copied", ()) from error
+    run = RunFile.from_text(text)
+    if study is None:
+        with suppress(InvalidInputError):
+            study = Study.read(folder / STUDY)
+        if study is None or study.identity != run.study:
+            raise AwaitedError(f"{STUDY} in {folder.name} is not whole: it may still be copied, or was changed", ())
+    return run, study
 
 
 def open_question(mail: MailFolder, run: RunFile, site: str) -> QuestionLetter | None:
@@ -314,6 +341,7 @@ def advance_by_files(
     until: datetime | None = None,
     patience: float | None = 0.0,
     on_drop: OnDrop = "stop",
+    poll: float = POLL,
     notice: Callable[[str, str], None] | None = None,
     institutions: Mapping[str, str] | None = None,
 ) -> FederatedOrders:
@@ -325,7 +353,7 @@ def advance_by_files(
     mailbox, own : Path
         As in :func:`begin_by_files`.
     run : RunFile
-    days, until, patience, notice
+    days, until, patience, poll, notice
         As in :class:`~consilience.kit.mailbox.Mailbox`.
     on_drop : {"stop", "continue"}
     institutions : mapping of str to str, optional
@@ -348,6 +376,7 @@ def advance_by_files(
         days=days,
         until=until,
         patience=patience,
+        poll=poll,
         notice=notice,
     )
     options = RunOptions(journal, on_drop=on_drop)

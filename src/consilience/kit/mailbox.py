@@ -115,7 +115,8 @@ class Mailbox:
     """Names of files that were refused, and why."""
 
     def __post_init__(self) -> None:
-        self._mail, self._roster = MailFolder(self.folder), self.run.roster
+        self._mail, self._places = MailFolder(self.folder), {site: i for i, site in enumerate(self.run.sites)}
+        self._checked: dict[str, tuple[AnswerLetter, str]] = {}
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -135,11 +136,12 @@ class Mailbox:
         letters, began, missing = self._written(number, question, sites), time.monotonic(), list(sites)
         due = min((each for each in map(due_of, letters.values()) if each is not None), default=None)
         while True:
-            for site, letter in self._answers(number, letters).items():
-                if site in missing:
-                    missing.remove(site)
-                    self._keep_head(letter)
-                    yield [Reply(number, (site,), letter.answer, (digest(letter.answer),), 0.0)]
+            found = self._answers(number, letters)
+            new = [found[site] for site in missing if site in found]
+            if new:
+                self._keep_heads(new)
+                missing = [site for site in missing if site not in found]
+                yield [Reply(number, (each.site,), each.answer, (digest(each.answer),), 0.0) for each in new]
             waited = time.monotonic() - began
             if not missing or (due is not None and datetime.now(UTC) >= due):
                 return
@@ -157,13 +159,13 @@ class Mailbox:
 
     def _written(self, number: int, question: bytes, sites: Sequence[str]) -> dict[str, QuestionLetter]:
         """Write the question of a round, unless it is there; return the question to each site."""
-        value = decode(question)
-        own = [(site, question_for(value, self.sites.index(site))) for site in sites]
+        value, seen = decode(question), self._heads()
+        own = [(site, question_for(value, self._places[site])) for site in sites]
         parts = own if isinstance(value, Bundle) else [("", question_for(value, 0))]
         found: dict[str, QuestionLetter] = {}
         for site, part in parts:
             to = (site,) if site else tuple(sites)
-            heads = {site: head for site, head in self._heads().items() if site in to}
+            heads = {each: seen[each] for each in to if each in seen}
             letter = QuestionLetter(
                 self.run.identity, self.run.study, number, to, part.disclosed, encode(part), heads=heads
             )
@@ -207,13 +209,14 @@ class Mailbox:
                     found[site] = head
         return found
 
-    def _keep_head(self, letter: AnswerLetter) -> None:
-        """Keep number and hash of the entry that an answer states; its signature was checked."""
-        head = stated_head(letter)
-        if head is None:
+    def _keep_heads(self, letters: Sequence[AnswerLetter]) -> None:
+        """Keep number and hash of the entries that answers state; their signatures were checked."""
+        stated = {letter.site: head for letter in letters if (head := stated_head(letter)) is not None}
+        if not stated:
             return
         known = read_heads(self.own / HEADS)
-        known[letter.site] = self.run.keys.get(letter.site, ""), max(head, known.get(letter.site, ("", (0, "")))[1])
+        for site, head in stated.items():
+            known[site] = self.run.keys.get(site, ""), max(head, known.get(site, ("", (0, "")))[1])
         write_whole(self.own / HEADS, json.dumps(known, indent=1) + "\n")
 
     # ------------------------------------------------------------------ answers
@@ -223,7 +226,7 @@ class Mailbox:
         found: dict[str, AnswerLetter] = {}
         doubtful: set[str] = set()
         for path, letter in self._mail.answers():
-            if reason := self._reason(number, letter, asked):
+            if reason := self._reason(number, path.name, letter, asked):
                 self._refuse(path.name, reason)
             elif letter.number != number or letter.site not in asked:
                 continue  # of a round that is closed, or already in the journal
@@ -234,11 +237,11 @@ class Mailbox:
             self._refuse(name, f"{reason} (half of a file, if it is still being copied)")
         return {site: letter for site, letter in found.items() if site not in doubtful}
 
-    def _reason(self, number: int, letter: AnswerLetter, asked: Mapping[str, QuestionLetter]) -> str:
+    def _reason(self, number: int, name: str, letter: AnswerLetter, asked: Mapping[str, QuestionLetter]) -> str:
         """Return why a file cannot be used in this run; empty if it can, or if it was used in an earlier round."""
         if letter.run != self.run.identity:
             return "it is of another run"
-        if letter.site not in self.sites:
+        if letter.site not in self._places:
             return "it is of a site that is not in this run"
         if letter.number != number:
             return self._of_other_round(number, letter)
@@ -246,8 +249,16 @@ class Mailbox:
             return ""
         if letter.asked != asked[letter.site].hash:
             return "it answers another question than the one of this round"
-        signature = check_signature(letter, self._roster, self.require_signatures)
-        return signature.said if signature.status == "refused" else ""
+        return self._forgery(name, letter)
+
+    def _forgery(self, name: str, letter: AnswerLetter) -> str:
+        """Return why the signature of an answer is refused; it is verified once, however often the folder is read."""
+        known, said = self._checked.get(name, (None, ""))
+        if known is not letter:
+            signature = check_signature(letter, self.run.roster, self.require_signatures)
+            said = signature.said if signature.status == "refused" else ""
+            self._checked[name] = letter, said
+        return said
 
     def _of_other_round(self, number: int, letter: AnswerLetter) -> str:
         """Return why an answer to another round cannot be used; empty if it was used, or if no journal says."""

@@ -13,6 +13,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
@@ -89,6 +90,9 @@ def verify_signature(public_key: str, signature: object, content_hash: str) -> b
 # ---------------------------------------------------------------- roster
 
 MOST_SITES = 10_000
+"""Largest number of sites of a study; a run of more has regional coordinators."""
+MOST_TRIED = 100
+"""Largest number of keys that are tried to say whose a wrong signature is."""
 
 
 class RosterSite(Part):
@@ -136,6 +140,11 @@ class Roster(TomlFile):
         """Names of the sites."""
         return tuple(site.name for site in self.sites)
 
+    @cached_property
+    def by_name(self) -> dict[str, RosterSite]:
+        """The sites by their names."""
+        return {site.name: site for site in self.sites}
+
     @property
     def institutions(self) -> dict[str, str]:
         """Institution of each site that states one."""
@@ -153,7 +162,7 @@ class Roster(TomlFile):
 
     def key_of(self, name: str) -> str | None:
         """Return the public key of a site; None if the roster has none for it."""
-        return next((site.key for site in self.sites if site.name == name), None)
+        return self.by_name[name].key if name in self.by_name else None
 
     def to_text(self) -> str:
         """Return the roster as TOML text."""
@@ -217,7 +226,7 @@ def check_signature(file: Signed, roster: Roster | None, require_signatures: boo
     """
     if roster is None:
         return _unsigned(f"the file of {file.site!a} was not checked against a roster", require_signatures)
-    if file.site not in roster.names:
+    if file.site not in roster.by_name:
         return Signature("refused", _unknown(file.site, roster))
     key, signature = roster.key_of(file.site), file.envelope.get("signature")
     if key is None:
@@ -250,8 +259,8 @@ def _unknown(name: str, roster: Roster) -> str:
 
 
 def _forged(file: Signed, signature: object, roster: Roster) -> str:
-    """Say how a signature fails: it is another site's, or nobody's."""
-    for site in roster.sites:
+    """Say how a signature fails: it is another site's, or nobody's; of a long roster, keys are not tried in turn."""
+    for site in roster.sites[:MOST_TRIED]:
         if site.key is not None and verify_signature(site.key, signature, signed_hash(file.hash, file.envelope)):
             return f"the file says that it is of {file.site!a} and was signed with the key of {site.name!a}"
     return (
