@@ -164,7 +164,7 @@ def test_a_few_corrected_rows_leave_after_the_coordinator_destroyed_the_earlier_
     assert "if the file was kept, the difference of both is the rows that were corrected" in shown
     early = run("site", "release", "north", "-o", "new.json", "--replaces", wrong, answer="y\n")
     assert "no notice says" in str(early.exception)
-    assert "need the same --replaces" in str(run("site", "release", "north", "-o", "new.json", answer="y\n").exception)
+    assert "with the same --replaces" in str(run("site", "release", "north", "-o", "new.json", answer="y\n").exception)
     copy = (mistaken / "north.json").read_bytes()
     asked = done("study", "retract", "north.json", "--key", "coordinator.pem", "-o", "gone.json", answer="y\n")
     assert "no result was made of them" in asked.stderr

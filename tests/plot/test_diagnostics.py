@@ -161,7 +161,7 @@ def test_bars_count_the_responsibilities_that_are_not_negligible(regressor):
         np.testing.assert_array_equal(heights(panel), expected)
         assert heights(panel).sum() == np.sum(resp[:, k] >= 1e-4) < len(y)
         assert to_hex(panel.patches[0].get_facecolor()).upper() == mark(k).colour
-        assert panel.get_title() == f"expert {k}"
+        assert panel.get_title() == f"expert {k + 1}"
 
 
 def test_counts_are_on_a_square_root_scale_that_all_panels_share(regressor):

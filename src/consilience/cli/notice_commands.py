@@ -70,7 +70,7 @@ def retractions_of(
         listed = ", ".join(map(str, last.entry.details.get("replaces", ()))) or "nothing"
         raise CommandError(
             CommandFault.REFUSED,
-            f"the last fit replaces {listed}: 'consilience site fit' and 'site release' need the same --replaces",
+            f"the last fit replaces {listed}: run 'consilience site fit' and 'site release' with the same --replaces",
         )
     found = [Retraction.from_text(read_text(path, "a notice of the coordinator")) for path in paths]
     check_notices(folder, still_replaced(folder, last), found)

@@ -187,7 +187,7 @@ def check_replaceable(folder: SiteFolder, policy: Policy, replaces: Sequence[int
     """Raise an error unless the policy lets the coordinator retract files, and these entries are releases of such."""
     if replaces and not policy.corrections.coordinator:
         raise RefusedError(
-            "the policy of this site replaces nothing that was released. Who may decide this for the site can put the "
+            "the policy of this site replaces nothing that was released. Let who may decide this for the site put the "
             "public key of the coordinator into policy.toml, [corrections] coordinator; what it risks is said there"
         )
     releases = {entry.number for entry in folder.entries if entry.kind == "release" and "content" in entry.details}

@@ -255,7 +255,8 @@ def check_not_withdrawn(folder: SiteFolder, study: str) -> None:
     for entry in folder.entries:
         if entry.kind == "withdrawal" and entry.details["study"] == study:
             raise RefusedError(
-                f"this site withdrew from the study (entry {entry.number} of the ledger): nothing leaves"
+                f"this site withdrew from the study, for good (entry {entry.number} of the ledger): nothing leaves. "
+                "Tell the coordinator, who has the notice"
             )
 
 
@@ -525,8 +526,9 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
     check_still_valid(folder, last)
     if waiting := still_replaced(folder, last):
         raise RefusedError(
-            f"the fit replaces entry {waiting[0]} of the ledger: release it with --replaces {waiting[0]} --notice FILE,"
-            " the signed notice of the coordinator that this file was destroyed and not combined"
+            f"the fit replaces entry {waiting[0]} of the ledger: run 'consilience site release' with --replaces "
+            f"{waiting[0]} --notice FILE, the signed notice of the coordinator that this file was destroyed and not "
+            "combined"
         )
     head = folder.entries[-1].hash
     kit = str(last.entry.details.get(ledger.KIT, ""))
