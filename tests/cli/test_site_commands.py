@@ -65,11 +65,11 @@ def test_an_export_is_mapped_by_options_or_by_answers_and_read_through_the_mappi
     left = run("site", "map", "adlershof", "stays.toml", path, *german, *levels, "--no-input")
     assert code(left) == "CSL-111"
     assert "not found: admission; say which column it is with --column admission=..." in left.stdout
-    words = ("--level", "admission.Notfall=emergency", "--level", "admission.geplant=planned")
-    by_hand = done(
-        "site", "map", "adlershof", "stays.toml", path, *german, *levels, *words, "--overwrite", answer="1\n1\n1\n"
-    )
+    answers = "1\n1\n1\n2\n1\n"  # three columns, and the levels of two words
+    by_hand = done("site", "map", "adlershof", "stays.toml", path, *german, *levels, "--overwrite", answer=answers)
+    assert "Which level of admission is 'Notfall'?\n  1  planned\n  2  emergency\n" in by_hand.stderr
     assert "sex from 'Geschlecht', with 2 values recoded" in by_hand.stdout
+    assert "admission from 'Aufnahmeart', with 2 values recoded" in by_hand.stdout
     assert "747 of 820 rows can be used" in done("site", "check", "adlershof", "stays.toml", path).stdout
     assert code(run("site", "check", "adlershof", "study.toml", path)) == "CSL-110"  # it is for another study
     (place / "adlershof" / "mapping.toml").write_text("columns = 3")

@@ -22,6 +22,7 @@ from consilience.kit.mapping_draft import (
     propose_columns,
     propose_rule,
     read_export,
+    unknown_values,
     with_changes,
 )
 from consilience.kit.private_files import slug
@@ -90,6 +91,8 @@ def map_export(  # noqa: PLR0917 - typer makes options of them
             propose_rule(export, sources[each.name], each, file) for each in _columns(wanted) if each.name in sources
         ]
         rules = [with_changes(rule, _changes(rule.name, said)) for rule in rules]
+        if not no_input:
+            rules = [_with_levels(rule, export, wanted, file) for rule in rules]
         needed = [rule for rule in rules if rule != MappedColumn(name=rule.name, source=rule.name)]
         mapping = TableMapping(study=wanted.name, file=file, columns=needed)
         found = examine_for_study(wanted, read_mapped(table, wanted, mapping))
@@ -147,12 +150,29 @@ def _ask(draft: ColumnDraft, taken: Collection[str]) -> str:
     shown = sorted(draft.candidates, key=lambda name: name in taken)[:9]
     unit = f" ({column.rule.unit})" if column.rule.unit else ""
     kind = f", one of {', '.join(map(str, column.levels[:6]))}" if column.is_category else ""
+    answer = _ask_which(f"Which column is {column.name}{unit}{kind}?", shown, default=1)
+    return shown[answer - 1] if answer else ""
+
+
+def _with_levels(rule: MappedColumn, export: pa.Table, study: Study, file: FileFormat) -> MappedColumn:
+    """Return the rule of a category with the levels that a person names for the values that are none."""
+    column = next(each for each in _columns(study) if each.name == rule.name)
+    named = {}
+    for value in unknown_values(export, rule, column, file.missing):
+        shown = column.levels[:9]
+        if answer := _ask_which(f"Which level of {column.name} is {value!r}?", [*map(str, shown)], default=0):
+            named[value] = shown[answer - 1]
+    return with_changes(rule, {"levels": named}) if named else rule
+
+
+def _ask_which(question: str, shown: Sequence[str], default: int) -> int:
+    """Ask which of several is meant, by its number from 1; 0 if none is."""
     lines = [f"  {number}  {name}" for number, name in enumerate(shown, start=1)]
-    typer.echo("\n".join([f"Which column is {column.name}{unit}{kind}?", *lines, "  0  none of these"]), err=True)
+    typer.echo("\n".join([question, *lines, "  0  none of these"]), err=True)
     answer = -1
     while not 0 <= answer <= len(shown):
-        answer = typer.prompt(f"Number from 0 to {len(shown)}", type=int, default=1, err=True)
-    return shown[answer - 1] if answer else ""
+        answer = typer.prompt(f"Number from 0 to {len(shown)}", type=int, default=default, err=True)
+    return answer
 
 
 def _changes(name: str, said: Sequence[Sequence[tuple[str, str]]]) -> dict[str, Any]:

@@ -195,6 +195,14 @@ def propose_levels(values: pa.Array, levels: Sequence[Level]) -> dict[str, Level
     return found
 
 
+def unknown_values(export: pa.Table, rule: MappedColumn, column: Column, codes: Sequence[str]) -> list[str]:
+    """Return values of a category that are no level, and that are neither recoded nor a code of missing values."""
+    if not column.is_category or rule.source not in export.column_names:
+        return []
+    known = {"", *map(str, column.levels), *(rule.levels or ()), *rule.missing, *codes}
+    return [value for value in _distinct(export[rule.source]) if value not in known]
+
+
 def _distinct(values: pa.Array) -> list[str]:
     """Return the different values of a column as text, at most a few; none of one with more."""
     if is_number(values.type) and not pa.types.is_boolean(values.type):
