@@ -634,6 +634,20 @@ DEFECTS = (
         "",
         "methods/test_question_kinds.py",
     ),
+    Defect(
+        "the annex leaves out a kind of question",
+        "cli/annex.py",
+        "    rows = tuple((KINDS[each.question.__name__], str(each)) for each in kinds_asked(study))\n",
+        "    rows = tuple((KINDS[each.question.__name__], str(each)) for each in kinds_asked(study)[1:])\n",
+        "cli/test_annex.py",
+    ),
+    Defect(
+        "the annex has the measured attack of another study",
+        "kit/release.py",
+        'if entry.kind == "fit" and study in (None, entry.details.get("study"))]',
+        'if entry.kind == "fit"]',
+        "cli/test_annex.py",
+    ),
 )
 
 

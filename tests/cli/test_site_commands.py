@@ -363,18 +363,6 @@ def test_the_beginning_of_a_line_after_a_crash_is_dropped(place):
     done("site", "log", "verify", "ash")
 
 
-def test_an_annex_says_what_leaves_what_limits_it_and_what_is_not_protected(place):
-    done("site", "init", "ash")
-    text = done("site", "annex", "ash", "study.toml").stdout
-    for field in FIELDS:
-        assert f"`{field}`" in text
-    assert "`min_rows` = 200" in text  # the study's, which is stricter
-    assert "## What is not protected" in text
-    assert "no guarantee" in text
-    done("site", "annex", "ash", "study.toml", "-o", "annex.md")
-    assert (place / "annex.md").read_text() == text
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -234,10 +234,10 @@ def test_the_first_rows_with_an_unknown_level_or_without_a_value_are_named() -> 
 
 def test_the_annex_says_what_the_mapping_of_this_study_does(tmp_path: Path) -> None:
     folder = SiteFolder.init("adlershof", Policy.of_profile("hospital").to_text(), tmp_path)
-    assert "mapping" not in annex_of(folder, STUDY)
+    assert "mapping" not in annex_of(folder, STUDY).markdown
     (folder.path / MAPPING).write_text(GERMAN.to_text())
-    said = annex_of(folder, STUDY)
+    said = annex_of(folder, STUDY).markdown
     assert GERMAN.identity in said
     assert "sex from 'Geschlecht', with 2 values recoded" in said
     (folder.path / MAPPING).write_text(GERMAN.to_text().replace("length-of-stay", "another"))
-    assert "mapping" not in annex_of(folder, STUDY)
+    assert "mapping" not in annex_of(folder, STUDY).markdown

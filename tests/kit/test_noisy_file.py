@@ -153,7 +153,7 @@ def test_each_sum_is_charged_before_its_noise_and_a_release_has_the_same_bytes(
     assert {each["name"] for each in preview_document(last_fit(folder).report, last_fit(folder).entry)["fields"]} == {
         "study", "site", "terms", "privacy", "evidence", "steps",
     }  # fmt: skip
-    assert "in one file, after a person approved it" in annex_of(folder, ONE_FILE)
+    assert "One JSON file with sums with noise" in annex_of(folder, ONE_FILE).markdown
     with pytest.raises(RefusedError, match="other rows were summed"):
         draft(folder, TABLES["ash"].slice(1))
     with pytest.raises(InvalidInputError, match="changed or damaged"):

@@ -22,7 +22,7 @@ from consilience.messages import Failure, decode
 from consilience.model.contributions import COUNTED
 
 FIELDS = {
-    "study": "which study this is for (a hash of the study file)",
+    "study": "which study this is for (a hash of what the study says)",
     "site": "the name of this site",
     "terms": "names of the coefficients, from the study",
     "privacy": "that no noise was added",
@@ -88,6 +88,27 @@ NOISY_FIELDS = {
     "from the start and from the sums before",
 }
 """The same of a file with noise."""
+HEAD = {
+    "format": "which kind of file this is",
+    "version": "version of its format",
+    "hash": "hash of the content, by which a change is noticed",
+}
+LETTER = {
+    "run": "which run this is for",
+    "study": FIELDS["study"],
+    "round": "the number of the round",
+    "site": FIELDS["site"],
+    "asked": "which question this answers (a hash of it)",
+    "answer": "the answer itself, in base64",
+}
+ENVELOPE = {
+    "time": "when the file was sealed",
+    "ledger": "number and hash of the last entry of the ledger then",
+    "covers": "what the signature covers",
+    "kit": "version of the library",
+    "signature": "signature by the site's key, if it has one",
+}
+"""What the other parts of a file mean: its head, the content of an answer in a round, and the envelope."""
 
 
 def fields_of(file: AnySiteFile) -> Iterator[tuple[str, str, Any]]:

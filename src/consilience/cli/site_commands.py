@@ -404,18 +404,23 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
 def annex(
     name: SiteName,
     study: StudyPath,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Markdown file to write.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write, .html or .md.")] = None,
     overwrite: Overwrite = False,
     where: Where = HERE,
 ) -> None:
-    """Write one page for the data-protection file: what leaves, limits, threats, and what is not protected."""
+    """Write the page that a privacy officer signs: purpose, what leaves and how often, limits, attacks, what is left.
+
+    A browser prints the HTML file, or saves it as PDF.
+    """
+    if out is not None and out.suffix not in (".html", ".md"):
+        raise typer.BadParameter(f"{out.name}: expected a name that ends in .html or .md")
     folder, wanted = folder_of(name, where), study_of(study)
     with report_as(CommandFault.POLICY):
-        text = annex_of(folder, wanted)
+        found = annex_of(folder, wanted)
     if out is None:
-        Output().data({}, text)
+        Output().data({}, found.markdown)
     else:
-        write(out, text, overwrite=overwrite)
+        write(out, found.html if out.suffix == ".html" else found.markdown, overwrite=overwrite)
 
 
 @site.command()

@@ -452,9 +452,15 @@ def record_decline(folder: SiteFolder, last: LastFit, who: str) -> ledger.Entry:
     return ledger.append(folder.path / LEDGER, "decline", {"fit": last.entry.number, "declined_by": who[:200]})
 
 
-def last_fit(folder: SiteFolder) -> LastFit:
-    """Return the last fit of a site; raise an error if there is none, or if its file was changed."""
-    entries = [entry for entry in folder.entries if entry.kind == "fit"]
+def last_fit(folder: SiteFolder, study: str | None = None) -> LastFit:
+    """Return the last fit of a site, for a study if one is named.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or if its file was changed.
+    """
+    entries = [entry for entry in folder.entries if entry.kind == "fit" and study in (None, entry.details.get("study"))]
     if not entries:
         raise InvalidInputError("there is no fit yet: run 'consilience site fit'")
     data = read_kept_bytes(folder.path / "fits", str(entries[-1].details.get("fit")), MOST_BYTES)

@@ -297,8 +297,8 @@ class PrivateScoring(Method):
         if self.exchange == "file":
             return (QuestionKind(PrivateSteps, "for all steps together", 1),)
         if self.masked is not None:
-            return (QuestionKind(Masked, "in each step, for a part of the budget"),)
-        found = [QuestionKind(PrivateScores, "in each step, for a part of the budget")]
+            return (QuestionKind(Masked, "in each step, for a part of the budget", self.budget.parts),)
+        found = [QuestionKind(PrivateScores, "in each step, for a part of the budget", self.budget.parts)]
         if self.is_private_start:
             found += [
                 QuestionKind(PrivateSquares, "to find a start", 1),

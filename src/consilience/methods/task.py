@@ -124,8 +124,9 @@ class QuestionKind:
     most: int | None = None
 
     def __str__(self) -> str:
-        times = {None: "in any number of rounds", 1: "once"}.get(self.most, f"in at most {self.most} rounds")
-        return f"{times}, {self.when}"
+        if self.most is None:
+            return self.when
+        return f"{'once' if self.most == 1 else f'in at most {self.most} rounds'}, {self.when}"
 
 
 class Method(ABC):

@@ -181,8 +181,8 @@ SENTENCE = 40
 """Number of characters from which the texts of a column take the whole width of a phone."""
 
 
-def render_page(head: Head, judged: ReportVerdict, sections: Sequence[Section], footer: str) -> str:
-    """Return a whole page: head, verdict, contents and sections."""
+def render_page(head: Head, judged: ReportVerdict | None, sections: Sequence[Section], footer: str) -> str:
+    """Return a whole page: head, verdict if there is one, contents and sections."""
     style = files("consilience.report").joinpath("style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -197,7 +197,7 @@ def render_page(head: Head, judged: ReportVerdict, sections: Sequence[Section], 
         f'<a class="skip" href="#{shown[0].key}">Skip to the findings</a>' if shown else "",
         _head_html(head),
         "<main>",
-        _verdict_html(judged),
+        "" if judged is None else _verdict_html(judged),
         f'<nav aria-label="Contents"><ol>{links}</ol></nav>',
         *(_section_html(each) for each in shown),
         f"</main>\n<footer>{_text(footer)}</footer>\n</div>\n</body>\n</html>\n",
@@ -323,7 +323,8 @@ def _css(table: Table, j: int) -> str:
 
 # ---------------------------------------------------------------------- Markdown
 
-MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#])")
+MARKDOWN_SIGNS = re.compile(r"([\\`*{}\[\]<>|#]|(?<!\w)_|_(?!\w))")
+"""An underscore within a word has no meaning there."""
 
 
 def escape_markdown(text: str) -> str:
