@@ -182,9 +182,15 @@ class Schedule:
         for until in (datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(days=9)):
             with self.named():
                 told = begin_by_files(
-                    STUDY, self.mail, self.office.own, sites=wanted.sites, keys=wanted.keys, start=START
+                    STUDY,
+                    self.mail,
+                    self.office.own,
+                    sites=wanted.sites,
+                    keys=wanted.keys,
+                    start=START,
+                    identity=self.office.identity,
                 )
-                advance_by_files(STUDY, self.mail, self.office.own, told, until=until)
+                advance_by_files(STUDY, self.mail, self.office.own, told, until=until, identity=self.office.identity)
 
     # ------------------------------------------------------------------ files
 

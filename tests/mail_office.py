@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import AwaitedError
-from consilience.kit.folder import SiteFolder
+from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name
 from consilience.kit.mail_run import (
@@ -56,6 +57,7 @@ class Office:
         self.folders = {name: SiteFolder.init(name, text, path / "sites") for name in sorted(self.tables)}
         self.notices: list[tuple[str, str]] = []
         self.days: float | None = None
+        self.identity: SiteIdentity | None = SiteIdentity.new()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,11 +72,26 @@ class Office:
     def advance(self) -> Any:
         """Run as far as the answers in the folder allow; the result, or None."""
         wanted = self.wanted()
-        told = begin_by_files(self.study, self.mail, self.own, sites=wanted.sites, keys=wanted.keys, start=self.start)
+        told = begin_by_files(
+            self.study,
+            self.mail,
+            self.own,
+            sites=wanted.sites,
+            keys=wanted.keys,
+            start=self.start,
+            identity=self.identity,
+        )
         notice = lambda name, why: self.notices.append((name, why))  # noqa: E731
         try:
             done = advance_by_files(
-                self.study, self.mail, self.own, told, days=self.days, on_drop=self.on_drop, notice=notice
+                self.study,
+                self.mail,
+                self.own,
+                told,
+                days=self.days,
+                on_drop=self.on_drop,
+                notice=notice,
+                identity=self.identity,
             )
         except AwaitedError:
             return None
@@ -89,6 +106,11 @@ class Office:
         found = open_question(MailFolder(self.mail), RunFile.read(self.mail), name)
         assert found is not None
         return found
+
+    def signed(self, letter: QuestionLetter) -> QuestionLetter:
+        """A question that was changed, signed again with the coordinator's key."""
+        assert self.identity is not None
+        return replace(letter, envelope={**letter.envelope, "signature": self.identity.sign(letter.signed_hash)})
 
     def answer(self, name: str, table: pa.Table | None = None) -> Path:
         """Answer the latest question to a site; the path of the answer."""

@@ -648,6 +648,34 @@ DEFECTS = (
         'if entry.kind == "fit"]',
         "cli/test_annex.py",
     ),
+    Defect(
+        "a question of the coordinator is answered whoever has changed it",
+        "kit/mail_run.py",
+        'if not verify_signature(run.signer, letter.envelope.get("signature"), letter.signed_hash):',
+        "if not letter.hash:",
+        "kit/test_signed_runs.py",
+    ),
+    Defect(
+        "a run whose keys were stripped is answered",
+        "kit/mail_run.py",
+        "    if not run.signer:\n        if rules.allow_unsigned and not rules.signed_by:\n            return\n",
+        "    if not run.signer:\n        if not rules.signed_by:\n            return\n",
+        "kit/test_signed_runs.py",
+    ),
+    Defect(
+        "a site that names its coordinator answers another one",
+        "kit/mail_run.py",
+        "if rules.signed_by and run.signer != rules.signed_by:",
+        "if False:",
+        "kit/test_signed_runs.py",
+    ),
+    Defect(
+        "the signature of a question does not cover until when it is open",
+        "kit/letters.py",
+        "        return signed_hash(self.hash, self.envelope)\n",
+        "        return self.hash\n",
+        "kit/test_signed_runs.py",
+    ),
 )
 
 

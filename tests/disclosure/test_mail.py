@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import round_attacks as attacks
 from consilience.errors import RefusedError
-from consilience.kit.folder import SiteFolder
+from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_run import draft_answer, seal_answer
 from consilience.kit.site_fit import site_file, validate_rows
@@ -41,14 +42,16 @@ def asked_by_mail(place: Path, where: Site, way: str) -> attacks.Ask:
     stated = study_of(names, gate="softmax").model_dump() | METHODS[way]
     stated["columns"] = [each | {"low": -200.0, "high": 200.0} for each in stated["columns"]]
     study = Study.model_validate(stated)
-    folder = SiteFolder.init("north", policy_with(allow=[way]).to_text(), place)
-    run = RunFile(study.identity, ("north",), {}, "sha256:" + 64 * "1")
+    folder, key = SiteFolder.init("north", policy_with(allow=[way]).to_text(), place), SiteIdentity.new()
+    run = RunFile(study.identity, ("north",), {}, "sha256:" + 64 * "1", signer=key.public_key)
+    run = replace(run, signature=key.sign(run.identity))
     number = 0
 
     def ask(question: Any) -> Any:
         nonlocal number
         number += 1
-        letter = QuestionLetter(run.identity, run.study, number, ("north",), question.disclosed, encode(question))
+        letter = QuestionLetter(run.identity, run.study, number, "north", question.disclosed, encode(question))
+        letter = replace(letter, envelope={"signature": key.sign(letter.signed_hash)})
         try:
             draft = draft_answer(folder, study, table, run, letter)
             found = decode(AnswerLetter.from_text(seal_answer(folder, draft).to_text()).answer)

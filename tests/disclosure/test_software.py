@@ -54,7 +54,7 @@ def test_a_fit_made_while_a_person_reads_is_not_released(folder: SiteFolder) -> 
 
 
 def question(asks: str) -> QuestionLetter:
-    return QuestionLetter(HASH, HASH, 1, ("ash",), asks, encode(Summarise(2, 1)))
+    return QuestionLetter(HASH, HASH, 1, "ash", asks, encode(Summarise(2, 1)))
 
 
 def test_a_coordinator_does_not_write_what_the_site_reads() -> None:

@@ -25,10 +25,11 @@ from consilience.errors import (
     SetAsideWarning,
 )
 from consilience.kit.combination import combine_files, run_over_files, simulate_study
+from consilience.kit.folder import SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name, question_name, status_of
 from consilience.kit.mail_run import advance_by_files, draft_answer, open_question, read_mail, seal_answer, start_bytes
-from consilience.kit.mailbox import SECRET, Mailbox, begin_folder
+from consilience.kit.mailbox import SECRET, Mailbox, begin_folder, read_run
 from consilience.kit.release import envelope_of
 from consilience.kit.site_fit import site_file
 from consilience.kit.study import Study
@@ -180,7 +181,7 @@ def test_half_a_run_or_study_is_waited_for_and_a_changed_run_is_refused(office: 
     run.write_text(whole[: len(whole) // 2])
     with pytest.raises(AwaitedError, match="not whole"):
         read_mail(office.mail)
-    run.write_text(whole.replace('"ash"', '"asp"'))
+    run.write_text(whole.replace('"number": 5', '"number": 6'))
     with pytest.raises(InvalidInputError, match="changed or damaged"):
         read_mail(office.mail)
 
@@ -224,7 +225,10 @@ def test_another_coordinator_is_noticed(office: Office, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="another coordinator"):
         begin_folder(office.mail, tmp_path / "theirs", office.wanted())
     with pytest.raises(EngineError, match="another study, start or other sites"):
-        begin_folder(office.mail, office.own, replace(office.wanted(), start=b""))
+        begin_folder(office.mail, office.own, replace(office.wanted(), start=b""), office.identity)
+    for other in (SiteIdentity.new(), None):
+        with pytest.raises(EngineError, match="signed with another key, or with none"):
+            begin_folder(office.mail, office.own, office.wanted(), other)
     (office.mail / "run.json").unlink()
     with pytest.raises(EngineError, match=r"questions and no run\.json"):
         begin_folder(office.mail, tmp_path / "theirs", office.wanted())
@@ -252,13 +256,13 @@ def test_two_questions_of_one_round_are_not_answered(office: Office) -> None:
     (office.mail / "other.json").unlink()
     office.answer("ash")
     with pytest.raises(RefusedError, match="another question of round 1 was answered"):
-        draft_answer(office.folders["ash"], TOTALS, TABLES["ash"], run, other)
+        draft_answer(office.folders["ash"], TOTALS, TABLES["ash"], run, office.signed(other))
 
 
 def test_a_question_for_others_or_of_another_study_is_not_answered(office: Office) -> None:
     run, letter, folder = RunFile.read(office.mail), office.latest("ash"), office.folders["ash"]
     for wrong, said in (
-        (replace(letter, sites=("birch",)), "not for 'ash'"),
+        (replace(letter, to="birch"), "not for 'ash'"),
         (replace(letter, study="sha256:" + 64 * "0"), "another study"),
         (replace(letter, run="sha256:" + 64 * "0"), "another run"),
     ):
@@ -304,12 +308,12 @@ def test_a_late_answer_is_not_counted(tmp_path: Path, start: Any) -> None:
         office.answer(name)
     copies = list((office.own / "questions").iterdir())
     for path in copies:
-        path.write_text(
-            replace(QuestionLetter.from_text(path.read_text()), envelope={"due": "2020-01-01T00:00:00Z"}).to_text()
-        )
+        over = replace(QuestionLetter.from_text(path.read_text()), envelope={"due": "2020-01-01T00:00:00Z"})
+        path.write_text(office.signed(over).to_text())
     assert office.advance() is None
     assert office.latest("ash").number == 2
-    assert late not in office.latest("ash").sites
+    assert office.latest("ash").to == "ash"
+    assert office.latest(late).number == 1
     letter = QuestionLetter.from_text((office.mail / question_name(1)).read_text())
     draft = draft_answer(office.folders[late], TOTALS, TABLES[late], RunFile.read(office.mail), letter)
     (office.mail / answer_name(1, late)).write_text(seal_answer(office.folders[late], draft).to_text())
@@ -328,7 +332,7 @@ def test_another_end_is_of_the_open_question_only(tmp_path: Path, start: Any) ->
         office.answer(name)
     with pytest.raises(AwaitedError, match="round 2 waits"):
         advance_by_files(
-            TOTALS, office.mail, office.own, RunFile.read(office.mail), until=datetime(2020, 1, 1, tzinfo=UTC)
+            TOTALS, office.mail, office.own, read_run(office.mail, office.own), until=datetime(2020, 1, 1, tzinfo=UTC)
         )
     assert "due" not in office.latest("ash").envelope
 
@@ -355,7 +359,7 @@ def test_the_answer_of_one_site_for_another_is_refused_in_signed_runs(tmp_path: 
     pytest.importorskip("cryptography")
     office = Office(tmp_path, TOTALS, start=start)
     assert office.advance() is None
-    assert RunFile.read(office.mail).roster is not None
+    assert read_run(office.mail, office.own).roster is not None
     letter = AnswerLetter.from_text(office.answer("ash").read_text())
     (office.mail / answer_name(1, "ash")).unlink()
     (office.mail / "forged.json").write_text(replace(letter, site="birch").to_text())
@@ -391,7 +395,7 @@ def test_a_start_is_part_of_the_run(start: Any) -> None:
     assert RunFile.from_text(run.to_text()).identity == run.identity != replace(run, start=b"").identity
     for text in (
         run.to_text().replace(PLAN.identity[:20], "sha256:" + 13 * "0"),
-        run.to_text().replace('"version": 1', '"version": 2'),
+        run.to_text().replace('"version": 2', '"version": 3'),
         "[]",
     ):
         with pytest.raises(InvalidInputError):

@@ -17,6 +17,7 @@ from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, RunFile
 from consilience.kit.mail_run import advance_by_files, begin_by_files, draft_answer, seal_answer
+from consilience.kit.mailbox import read_run
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, public_mask_key, verified_mask_key
 from consilience.kit.roster import Roster
 from consilience.kit.site_fit import site_file
@@ -50,14 +51,28 @@ class MaskedOffice(Office):
     def begin(self) -> RunFile:
         keys = self.wanted().keys
         return begin_by_files(
-            self.study, self.mail, self.own, sites=self.names, keys=keys, start=self.start, masks=self.masks()
+            self.study,
+            self.mail,
+            self.own,
+            sites=self.names,
+            keys=keys,
+            start=self.start,
+            masks=self.masks(),
+            identity=self.identity,
         )
 
     def advance(self) -> Any:
         notice = lambda name, why: self.notices.append((name, why))  # noqa: E731
         try:
             return advance_by_files(
-                self.study, self.mail, self.own, self.begin(), on_drop=self.on_drop, days=self.days, notice=notice
+                self.study,
+                self.mail,
+                self.own,
+                self.begin(),
+                on_drop=self.on_drop,
+                days=self.days,
+                notice=notice,
+                identity=self.identity,
             ).best
         except AwaitedError:
             return None
@@ -119,10 +134,16 @@ def test_the_others_go_on_without_a_site_and_are_charged_again(tmp_path: Path) -
     assert path.exists()
     from datetime import UTC, datetime
 
-    run = RunFile.read(office.mail)
+    run = read_run(office.mail, office.own)
     with pytest.raises(AwaitedError):
         advance_by_files(
-            MASKED, office.mail, office.own, run, on_drop="continue", until=datetime(2020, 1, 1, tzinfo=UTC)
+            MASKED,
+            office.mail,
+            office.own,
+            run,
+            on_drop="continue",
+            until=datetime(2020, 1, 1, tzinfo=UTC),
+            identity=office.identity,
         )
     again = office.latest("ash")
     assert again.number == 2
@@ -190,7 +211,8 @@ def made_up(run: RunFile, name: str) -> RunFile:
 @pytest.mark.parametrize("case", FALSE)
 def test_a_run_with_other_keys_is_not_answered(case: str, office: MaskedOffice) -> None:
     run = FALSE[case](RunFile.read(office.mail), office)
-    letter = replace(office.latest("ash"), run=run.identity)
+    run = replace(run, signature=office.identity.sign(run.identity))
+    letter = office.signed(replace(office.latest("ash"), run=run.identity))
     with pytest.raises((RefusedError, InvalidInputError)):
         draft_answer(office.folders["ash"], MASKED, TABLES["ash"], run, letter)
     assert spent_in(office.folders["ash"]) == 0
@@ -202,7 +224,8 @@ def test_a_coordinator_who_makes_up_all_other_sites_shows_another_fingerprint(of
     false = run
     for name in office.names:
         false = false if name == "ash" else made_up(false, name)
-    letter = replace(office.latest("ash"), run=false.identity)
+    false = replace(false, signature=office.identity.sign(false.identity))
+    letter = office.signed(replace(office.latest("ash"), run=false.identity))
     draft = draft_answer(office.folders["ash"], MASKED, TABLES["ash"], false, letter)
     said = " ".join(draft.said)
     assert fingerprint_of(false) in said

@@ -159,7 +159,7 @@ def test_a_restored_folder_would_spend_its_budget_again_and_is_seen_by_its_head(
     again = seal_answer(restored, draft_answer(restored, PRIVATE, TABLES["ash"], run, letter))
     assert decode(again.answer).values != decode(first.answer).values  # other noise, which can be averaged
     assert spent_in(restored) == spent
-    told = replace(letter, heads={"ash": (len(entries), entries[-1].hash)})
+    told = office.signed(replace(letter, to="ash", head=(len(entries), entries[-1].hash)))
     with pytest.raises(RefusedError, match="restored from an older copy"):
         draft_answer(restore(), PRIVATE, TABLES["ash"], run, told)
 
@@ -168,7 +168,7 @@ def test_nothing_but_sums_with_noise_is_answered(office: Office) -> None:
     letter, run, folder = office.latest("ash"), RunFile.read(office.mail), office.folders["ash"]
     question = decode(letter.question)
     for other in (Summarise(4, 1), LogLikelihood(start()), Several((question, Summarise(4, 1)))):
-        asked = replace(letter, question=encode(other))
+        asked = office.signed(replace(letter, question=encode(other)))
         with pytest.raises(RefusedError, match="nothing leaves"):
             seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, asked))
     assert kinds(folder) == ["init"]
@@ -227,7 +227,7 @@ def test_fingerprints_of_two_runs_over_the_same_rows_differ(office: Office, tmp_
 
 def test_rows_that_change_in_a_run_are_not_answered_for(office: Office) -> None:
     office.answer("ash")
-    letter, run = replace(office.latest("ash"), number=2), RunFile.read(office.mail)
+    letter, run = office.signed(replace(office.latest("ash"), number=2)), RunFile.read(office.mail)
     with pytest.raises(RefusedError, match="not those with which the run"):
         draft_answer(office.folders["ash"], PRIVATE, TABLES["ash"].slice(1), run, letter)
 

@@ -14,6 +14,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.letters import QuestionLetter
+from consilience.kit.mail_folder import question_name
 from consilience.kit.mailbox import HEADS
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import release_fit
@@ -144,8 +145,9 @@ def test_a_folder_that_was_restored_from_an_older_copy_answers_nothing(tmp_path:
     office, copied = two_rounds(tmp_path)
     letter = office.latest("ash")
     entries = office.folders["ash"].entries
-    assert letter.heads["ash"] == (len(entries), entries[-1].hash)
-    assert set(letter.heads) == set(office.names)
+    assert letter.head_of("ash") == (len(entries), entries[-1].hash)
+    assert letter.to == "ash"  # and no other site is named
+    assert not any(name in letter.to_text() for name in office.names if name != "ash")
     folder = office.folders["ash"].path
     shutil.rmtree(folder)
     shutil.copytree(copied, folder)
@@ -164,8 +166,13 @@ def test_without_the_head_that_the_coordinator_returns_nobody_notices(tmp_path: 
     folder = office.folders["ash"].path
     shutil.rmtree(folder)
     shutil.copytree(copied, folder)
-    (path,) = [each for each in office.questions() if each.name.startswith("round-02")]
-    path.write_text(replace(QuestionLetter.from_text(path.read_text()), heads={}).to_text())
+    path = office.mail / question_name(2, "ash")
+    letter = replace(QuestionLetter.from_text(path.read_text()), head=None)
+    path.write_text(letter.to_text())
+    with pytest.raises(RefusedError, match="not signed by the coordinator"):
+        office.answer("ash")
+    signature = office.identity.sign(letter.signed_hash)
+    path.write_text(replace(letter, envelope={**letter.envelope, "signature": signature}).to_text())
     office.answer("ash")
 
 
@@ -183,12 +190,13 @@ def test_the_next_run_of_a_coordinator_returns_the_heads_of_sites_that_sign(tmp_
 
 
 def test_letters_without_heads_keep_their_hash_and_wrong_heads_are_no_letter() -> None:
-    letter = QuestionLetter(f"sha256:{64 * '1'}", f"sha256:{64 * '2'}", 1, ("ash",), "sums", b"question")
-    assert "heads" not in letter.content
+    letter = QuestionLetter(f"sha256:{64 * '1'}", f"sha256:{64 * '2'}", 1, "ash", "sums", b"question")
+    assert "head" not in letter.content
     assert QuestionLetter.from_text(letter.to_text()).hash == letter.hash
-    told = replace(letter, heads={"ash": (3, f"sha256:{64 * '3'}")})
-    assert QuestionLetter.from_text(told.to_text()).heads == told.heads
+    told = replace(letter, head=(3, f"sha256:{64 * '3'}"))
+    assert QuestionLetter.from_text(told.to_text()).head_of("ash") == told.head
+    assert told.head_of("birch") is None
     assert told.hash != letter.hash
     for wrong in ((0, f"sha256:{64 * '3'}"), (3, "none"), (True, f"sha256:{64 * '3'}")):
         with pytest.raises(InvalidInputError):
-            QuestionLetter.from_text(replace(letter, heads={"ash": wrong}).to_text())
+            QuestionLetter.from_text(replace(letter, head=wrong).to_text())

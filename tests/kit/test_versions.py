@@ -126,7 +126,8 @@ def test_a_run_by_files_states_the_version_of_the_coordinator_and_of_each_site(t
     assert office.to_the_end() is not None  # ash was upgraded after the first round
     assert office.notices == []
     (tmp_path / "study.toml").write_text(office.study.to_text())
-    folders = ["--mailbox", str(office.mail), "--own", str(office.own)]
+    office.identity.store(tmp_path / "key.pem")
+    folders = ["--mailbox", str(office.mail), "--own", str(office.own), "--key", str(tmp_path / "key.pem")]
     ended = RUNNER.invoke(app, ["run", str(tmp_path / "study.toml"), *folders, "-o", str(tmp_path / "model.json")])
     assert ended.exit_code == 0, ended.output
     assert ended.stderr.count("The sites used different versions of consilience") == 1

@@ -27,7 +27,8 @@ from consilience.kit.forecast import doubts_beforehand
 from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
 from consilience.kit.mail_run import advance_by_files, begin_by_files
-from consilience.kit.mailbox import POLL
+from consilience.kit.mailbox import POLL, read_run
+from consilience.kit.notices import coordinator_key
 from consilience.kit.private_files import slug
 from consilience.kit.roster import Roster
 from consilience.kit.study import Study
@@ -38,6 +39,9 @@ from consilience.runs import RunOptions
 from consilience.runs.run import OnDrop
 
 ENGINES = ("inprocess", "dask")
+COORDINATOR_KEY = "coordinator.pem"
+"""Key of the coordinator, in the coordinator's own folder."""
+OwnPath = Annotated[Path | None, typer.Option("--own", help="Folder of the coordinator; DIR.coordinator by default.")]
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     mailbox: Annotated[Path | None, typer.Option(help="Folder of a run by files, which the sites see.")] = None,
     sites: Annotated[list[str] | None, typer.Option("--site", help="A site of the run; once for each.")] = None,
     roster: Annotated[Path | None, typer.Option(help="Roster with the sites' names and public keys.")] = None,
-    own: Annotated[Path | None, typer.Option(help="Folder of the coordinator; DIR.coordinator by default.")] = None,
+    own: OwnPath = None,
+    key: Annotated[Path | None, typer.Option(help="Key that signs; coordinator.pem in --own by default.")] = None,
+    unsigned: Annotated[bool, typer.Option("--unsigned", help="Begin a run that nobody signs.")] = False,
     days: Annotated[float | None, typer.Option(help="Days that sites have for each answer.")] = None,
     until: Annotated[datetime | None, typer.Option(help="Another end for the question that is open now.")] = None,
     wait: Annotated[float, typer.Option(help="Minutes to wait for answers before the command ends.")] = 0.0,
@@ -90,8 +96,10 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     if mailbox is None:
         invited, done = {}, _over_files(request, str(data), engine, scheduler)
     else:
-        private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
-        with report_as(CommandFault.RUN):
+        private = own_folder(mailbox, own)
+        with report_as(CommandFault.RUN), report_missing_extra():
+            private.mkdir(parents=True, exist_ok=True, mode=0o700)
+            identity = None if unsigned else coordinator_key(key or private / COORDINATOR_KEY)
             known = None if roster is None else Roster.read(roster)
             names = sites or [] if known is None else list(known.names)
             keys, masks = ({}, {}) if known is None else (known.keys, known.masks)
@@ -101,14 +109,14 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
                 for each in doubts_beforehand(wanted, begins, len(names), sizes):
                     request.output.say(f"before it begins: {each}", style="yellow")
             told = begin_by_files(
-                request.study, mailbox, private, sites=names, keys=keys, start=request.start, masks=masks
+                wanted, mailbox, private, sites=names, keys=keys, start=begins, masks=masks, identity=identity
             )
         invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
-        waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll}
+        waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll, "identity": identity}
         done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
     with report_as(CommandFault.RUN):
-        kits = {} if mailbox is None else status_of(mailbox).kits
+        kits = {} if mailbox is None else status_of(mailbox, told).kits
     _write(done, out, request.output, kits)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
     again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
@@ -186,16 +194,27 @@ def _write(done: FederatedOrders, out: Path, output: Output, kits: Mapping[str, 
     output.say(f"{', '.join(map(str, files))} written.")
 
 
-def status(mailbox: MailPath, as_json: AsJson = False) -> None:
-    """Show the rounds of a run by files: who has answered, bytes, and what is awaited."""
+def own_folder(mailbox: Path, own: Path | None) -> Path:
+    """Return the coordinator's own folder of a run."""
+    return own or mailbox.with_name(f"{mailbox.name}.coordinator")
+
+
+def status(mailbox: MailPath, own: OwnPath = None, as_json: AsJson = False) -> None:
+    """Show the rounds of a run by files: who has answered, bytes, and what is awaited.
+
+    The names of the sites that are awaited are known to the coordinator alone.
+    """
     with report_as(CommandFault.RUN):
-        found = status_of(mailbox)
+        found = status_of(mailbox, read_run(mailbox, own_folder(mailbox, own)))
     document = {
         "run": found.run.identity,
         "study": found.run.study,
+        "signer": found.run.signer,
+        "number": found.run.number,
         "sites": list(found.run.sites),
         "rounds": [asdict(each) for each in found.rounds],
         "awaited": list(found.awaited),
+        "missing": found.missing,
         "unused": found.unused,
         "finished": found.finished,
         "kits": {"coordinator": found.run.kit, "sites": found.kits},
@@ -205,21 +224,22 @@ def status(mailbox: MailPath, as_json: AsJson = False) -> None:
 
 def _text(found: RunStatus) -> str:
     lines = [
-        f"Run {found.run.identity[:15]}... of study {found.run.study[:15]}..., sites: {', '.join(found.run.sites)}"
+        f"Run {found.run.identity[:15]}... of study {found.run.study[:15]}..., "
+        + (f"sites: {', '.join(found.run.sites)}" if found.run.sites else f"{found.run.number} sites")
     ]
     lines += [_line(each) for each in found.rounds]
     lines += [f"not used: {name}: {why}" for name, why in found.unused.items()]
     if found.finished:
         return "\n".join([*lines, "The run is finished."])
-    if not found.awaited:
+    if not found.missing:
         return "\n".join([*lines, "No site is awaited: the coordinator runs 'consilience run' to go on."])
     due = found.rounds[-1].due
-    return "\n".join([*lines, f"Awaited: {', '.join(found.awaited)}{f', until {due}' if due else ''}."])
+    named = ", ".join(found.awaited) or f"{found.missing} sites"
+    return "\n".join([*lines, f"Awaited: {named}{f', until {due}' if due else ''}."])
 
 
 def _line(each: RoundStatus) -> str:
-    asked = len(each.answered) + len(each.awaited)
     return (
-        f"round {each.number}: {len(each.answered)} of {asked} sites answered, {each.bytes_sent:,} bytes sent, "
+        f"round {each.number}: {len(each.answered)} of {each.asked} sites answered, {each.bytes_sent:,} bytes sent, "
         f"{each.bytes_received:,} received; {each.asks}"
     )

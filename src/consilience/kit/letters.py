@@ -16,12 +16,10 @@ from typing import Any, ClassVar, Self
 
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash, parse_json, read_text, write_json
-from consilience.kit.roster import HASH, MOST_SITES, Roster
+from consilience.kit.roster import HASH, MOST_SITES, Roster, signed_hash
 from consilience.messages.site_names import site_names
 from consilience.messages.table import decode_question
 
-VERSION = 1
-"""Version of the format that is written; all versions up to it are read."""
 MOST_ROUNDS = 100_000
 _HEAD = {"format", "version", "hash", "content", "envelope"}
 
@@ -37,6 +35,8 @@ class SealedText:
     """
 
     kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    """Version of the format that is written; all versions up to it are read."""
     envelope: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
@@ -51,7 +51,7 @@ class SealedText:
 
     def to_text(self) -> str:
         """Return the file as JSON text."""
-        head = {"format": self.kind, "version": VERSION, "hash": self.hash}
+        head = {"format": self.kind, "version": self.version, "hash": self.hash}
         return write_json({**head, "content": self.content, "envelope": dict(self.envelope)})
 
     @classmethod
@@ -60,10 +60,11 @@ class SealedText:
         document = parse_json(text, f"a {cls.kind}")
         if not isinstance(document, dict) or document.get("format") != cls.kind:
             raise InvalidInputError(f'not a {cls.kind}: expected an object with "format": "{cls.kind}"')
-        if type(document.get("version")) is int and document["version"] > VERSION:
-            raise InvalidInputError(f"the {cls.kind} has format {document['version']}: upgrade consilience")
-        if set(document) != _HEAD or document["version"] != VERSION or not isinstance(document["content"], dict):
-            raise InvalidInputError(f"not a valid {cls.kind}: its fields are not those of version {VERSION}")
+        version = document.get("version")
+        if type(version) is not int or version < 1 or set(document) != _HEAD or type(document["content"]) is not dict:
+            raise InvalidInputError(f"not a valid {cls.kind}: its fields are not those of version {cls.version}")
+        if version > cls.version:
+            raise InvalidInputError(f"the {cls.kind} has format {version}: upgrade consilience")
         if content_hash(document["content"]) != document["hash"]:
             raise InvalidInputError("the content does not have the hash that the file states: it was changed")
         try:
@@ -106,34 +107,87 @@ class Letter(SealedText):
 
 @dataclass(frozen=True, eq=False)
 class QuestionLetter(Letter):
-    """A question of a run.
+    """A question of a run, to one site or to all.
 
     Parameters
     ----------
-    sites : tuple of str
-        The sites that are asked this question.
+    to : str
+        The site that is asked; empty if all are asked the same. No letter names other sites.
     asks : str
         What an answer discloses, in the words of the coordinator; people are shown :attr:`disclosed`.
     question : bytes
         The encoded question.
-    totals : tuple of bytes
-        Encoded totals of the rounds before; letters of earlier versions have them.
-    heads : mapping of str to (int, str)
-        Number and hash of the last entry of each site's ledger that the coordinator has seen, by the names of sites: a
-        site whose ledger lacks it was restored from an older copy.
+    head : (int, str) or None
+        Number and hash of the last entry of the site's ledger that the coordinator has seen: a site whose ledger lacks
+        it was restored from an older copy.
     """
 
     kind: ClassVar[str] = "consilience question"
-    sites: tuple[str, ...]
+    version: ClassVar[int] = 2
+    to: str
     asks: str
     question: bytes
-    totals: tuple[bytes, ...] = ()
-    heads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    head: tuple[int, str] | None = None
 
     @property
     def disclosed(self) -> str:
         """What an answer discloses, in words that follow from the question itself."""
         return decode_question(self.question).disclosed
+
+    def is_for(self, site: str) -> bool:
+        """Whether a site is asked."""
+        return self.to in ("", site)
+
+    def head_of(self, site: str) -> tuple[int, str] | None:
+        """Return the entry of a site's ledger that the coordinator has seen; None if it states none."""
+        return self.head if self.to == site else None
+
+    @property
+    def signed_hash(self) -> str:
+        """The hash that the coordinator signs: of the content and of the rest of the envelope."""
+        return signed_hash(self.hash, self.envelope)
+
+    @property
+    def _rest(self) -> dict[str, Any]:
+        head = {} if self.head is None else {"head": list(self.head)}
+        return {"to": self.to, "asks": self.asks, "question": as_text(self.question), **head}
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any], envelope: Any) -> QuestionLetter:
+        if "sites" in content:
+            return FormerQuestion.read(content, envelope)
+        head = _head(content, {"to", "asks", "question"} | ({"head"} & set(content)))
+        seen = as_head(content["head"]) if "head" in content else None
+        asks, question = as_name(content["asks"]), as_bytes(content["question"])
+        return QuestionLetter(*head, as_name(content["to"]), asks, question, seen, envelope=as_mapping(envelope))
+
+
+@dataclass(frozen=True, eq=False)
+class FormerQuestion(QuestionLetter):
+    """A question of format 1, which names all sites.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        The sites that are asked.
+    totals : tuple of bytes
+        Encoded totals of the rounds before.
+    heads : mapping of str to (int, str)
+        As :attr:`QuestionLetter.head`, by the names of sites.
+    """
+
+    version: ClassVar[int] = 1
+    sites: tuple[str, ...] = ()
+    totals: tuple[bytes, ...] = ()
+    heads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def is_for(self, site: str) -> bool:
+        """Whether a site is asked."""
+        return site in self.sites
+
+    def head_of(self, site: str) -> tuple[int, str] | None:
+        """Return the entry of a site's ledger that the coordinator has seen; None if it states none."""
+        return self.heads.get(site)
 
     @property
     def _rest(self) -> dict[str, Any]:
@@ -146,14 +200,16 @@ class QuestionLetter(Letter):
         }
 
     @classmethod
-    def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
+    def read(cls, content: Mapping[str, Any], envelope: Any) -> FormerQuestion:
+        """Return the question of checked content."""
         return cls(
             *_head(content, {"sites", "asks", "question", "totals"} | ({"heads"} & set(content))),
-            tuple(as_name(site) for site in content["sites"]),
+            "",
             as_name(content["asks"]),
             as_bytes(content["question"]),
-            tuple(as_bytes(total) for total in content["totals"]),
-            {as_name(site): as_head(head) for site, head in content.get("heads", {}).items()},
+            sites=tuple(as_name(site) for site in content["sites"]),
+            totals=tuple(as_bytes(total) for total in content["totals"]),
+            heads={as_name(site): as_head(head) for site, head in content.get("heads", {}).items()},
             envelope=as_mapping(envelope),
         )
 
@@ -245,21 +301,24 @@ def as_bytes(value: Any) -> bytes:
 # ---------------------------------------------------------------- run file
 
 RUN = "run.json"
-FORMAT, RUN_VERSION = "consilience run", 1
+FORMAT, FORMER_VERSION, RUN_VERSION = "consilience run", 1, 2
 
 
 @dataclass(frozen=True)
 class RunFile:
     """What the files of a run have in common.
 
+    Only the coordinator knows the names of the sites; the file has their number and a hash of the list. Where sums are
+    masked, each site needs the keys of all, and the file names them.
+
     Parameters
     ----------
     study : str
         Identity of the study, ``sha256:...``.
     sites : tuple of str
-        Names of all sites, in the order of summation.
+        Names of all sites, in the order of summation; empty where they are not known.
     keys : mapping of str to str
-        Public keys of sites that sign.
+        Public keys of sites that sign, where they are known.
     coordinator : str
         Hash of the secret of the coordinator who began the run, so that another one is noticed.
     start : bytes
@@ -268,6 +327,14 @@ class RunFile:
         Public keys of the sites for masked sums, with their signatures; empty if sums are not masked.
     kit : str
         Version of the library that began the run, which is not part of its identity; empty if it is not stated.
+    signer : str
+        Public key with which the coordinator signs this file and all questions; empty for a run that nobody signs.
+    listed : (int, str) or None
+        Number of sites and hash of their names and keys, as a file states them; None if they follow from the names.
+    former : bool
+        Whether the file has format 1, which names all sites, and has no signature.
+    signature : str
+        Signature of the identity; not part of it.
     """
 
     study: str
@@ -277,18 +344,33 @@ class RunFile:
     start: bytes = b""
     masks: Mapping[str, str] = field(default_factory=dict)
     kit: str = field(default="", compare=False)
+    signer: str = ""
+    listed: tuple[int, str] | None = None
+    former: bool = False
+    signature: str = field(default="", compare=False)
 
     @property
     def content(self) -> dict[str, Any]:
         """The content as a JSON object."""
-        return {
-            "study": self.study,
-            "sites": list(self.sites),
-            "keys": dict(self.keys),
-            "coordinator": self.coordinator,
-            "start": as_text(self.start),
-            **({"masks": dict(self.masks)} if self.masks else {}),
-        }
+        begun = {"study": self.study, "coordinator": self.coordinator, "start": as_text(self.start)}
+        named = {"sites": list(self.sites), "keys": dict(self.keys)}
+        masks = {"masks": dict(self.masks)} if self.masks else {}
+        if self.former:
+            return {**begun, **named, **masks}
+        number, listed = self._listed
+        return {**begun, "number": number, "listed": listed, "signer": self.signer, **(named if masks else {}), **masks}
+
+    @cached_property
+    def _listed(self) -> tuple[int, str]:
+        """Number of sites, and the hash of their names and keys."""
+        if self.listed is not None:
+            return self.listed
+        return len(self.sites), content_hash([[name, self.keys.get(name, "")] for name in self.sites])
+
+    @property
+    def number(self) -> int:
+        """Number of sites."""
+        return self._listed[0]
 
     @cached_property
     def identity(self) -> str:
@@ -305,8 +387,10 @@ class RunFile:
 
     def to_text(self) -> str:
         """Return the text of the file."""
-        head = {"format": FORMAT, "version": RUN_VERSION, "hash": self.identity, "content": self.content}
-        return write_json({**head, **({"kit": self.kit} if self.kit else {})})
+        version = FORMER_VERSION if self.former else RUN_VERSION
+        head = {"format": FORMAT, "version": version, "hash": self.identity, "content": self.content}
+        rest = {"kit": self.kit, "signature": self.signature}
+        return write_json({**head, **{name: value for name, value in rest.items() if value}})
 
     @classmethod
     def from_text(cls, text: str) -> RunFile:
@@ -314,28 +398,42 @@ class RunFile:
         document = parse_json(text, "the file of a run")
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise InvalidInputError(f"{RUN} is not the file of a run")
-        if document.get("version") != RUN_VERSION:
+        version = document.get("version")
+        if version not in (FORMER_VERSION, RUN_VERSION):
             raise InvalidInputError(f"{RUN} has another version than {RUN_VERSION}: upgrade consilience")
         content = document.get("content")
         if not isinstance(content, dict) or content_hash(content) != document.get("hash"):
             raise InvalidInputError(f"{RUN} was changed or damaged: restore it")
         try:
-            return replace(cls._of(content), kit=as_name(document.get("kit", "")))
+            found = cls._of(content, former=version == FORMER_VERSION)
+            kit, signature = as_name(document.get("kit", "")), as_name(document.get("signature", ""))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"{RUN} is not valid: {type(error).__name__}") from error
+        return replace(found, kit=kit, signature=signature)
 
     @classmethod
-    def _of(cls, content: Mapping[str, Any]) -> RunFile:
-        known = {"study", "sites", "keys", "coordinator", "start"} | ({"masks"} & set(content))
-        if set(content) != known or len(content["sites"]) > MOST_SITES:
+    def _of(cls, content: Mapping[str, Any], *, former: bool) -> RunFile:
+        own = {"sites", "keys"} if former else {"number", "listed", "signer"}
+        named = set() if former or "masks" not in content else {"sites", "keys"}
+        if set(content) != {"study", "coordinator", "start"} | own | named | ({"masks"} & set(content)):
             raise ValueError
-        sites = tuple(as_name(site) for site in content["sites"])
-        keys = {as_name(site): as_name(key) for site, key in content["keys"].items()}
+        if len(content.get("sites", ())) > MOST_SITES:
+            raise ValueError
+        sites = tuple(as_name(site) for site in content.get("sites", ()))
+        keys = {as_name(site): as_name(key) for site, key in content.get("keys", {}).items()}
         masks = {as_name(site): as_name(key) for site, key in content.get("masks", {}).items()}
-        if not sites or site_names(sites) != sites or not set(keys) | set(masks) <= set(sites):
+        if (sites and site_names(sites) != sites) or not set(keys) | set(masks) <= set(sites):
             raise ValueError
-        start = as_bytes(content["start"])
-        return cls(as_hash(content["study"]), sites, keys, as_hash(content["coordinator"]), start, masks)
+        begun = as_hash(content["study"]), sites, keys, as_hash(content["coordinator"]), as_bytes(content["start"])
+        found = cls(*begun, masks, former=former)
+        if former:
+            if not sites:
+                raise ValueError
+            return found
+        listed = as_head((content["number"], content["listed"]))
+        if listed[0] > MOST_SITES or (sites and found._listed != listed):
+            raise ValueError
+        return replace(found, signer=as_name(content["signer"]), listed=None if sites else listed)
 
     @classmethod
     def read(cls, folder: Path) -> RunFile:

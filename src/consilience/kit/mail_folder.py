@@ -13,7 +13,7 @@ from pathlib import Path
 
 from consilience.errors import EngineError, InvalidInputError
 from consilience.files.json_text import parse_json, read_text, replace_file
-from consilience.kit.letters import RUN, AnswerLetter, Letter, QuestionLetter, RunFile
+from consilience.kit.letters import RUN, AnswerLetter, FormerQuestion, Letter, QuestionLetter, RunFile
 from consilience.kit.private_files import slug
 from consilience.kit.roster import MOST_SITES
 from consilience.kit.versions import kits_of
@@ -108,7 +108,9 @@ class RoundStatus:
     asks : str
         What an answer discloses, in words.
     answered, awaited : tuple of str
-        Names of sites.
+        Names of sites; of those that are awaited only where the coordinator's own folder has the list.
+    asked : int
+        Number of sites that were asked.
     due : str
         Until when answers are taken; empty if there is no limit.
     bytes_sent, bytes_received : int
@@ -119,6 +121,7 @@ class RoundStatus:
     asks: str
     answered: tuple[str, ...]
     awaited: tuple[str, ...]
+    asked: int
     due: str
     bytes_sent: int
     bytes_received: int
@@ -148,41 +151,52 @@ class RunStatus:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Sites whose answer to the latest question is not there."""
+        """Sites whose answer to the latest question is not there, where their names are known."""
         return () if self.finished or not self.rounds else self.rounds[-1].awaited
 
+    @property
+    def missing(self) -> int:
+        """Number of sites whose answer to the latest question is not there."""
+        return 0 if self.finished or not self.rounds else self.rounds[-1].asked - len(self.rounds[-1].answered)
 
-def status_of(folder: Path) -> RunStatus:
-    """Read the folder of a run."""
-    run, mail = RunFile.read(folder), MailFolder(folder)
+
+def status_of(folder: Path, run: RunFile | None = None) -> RunStatus:
+    """Read the folder of a run; its file has no names of sites, which the coordinator knows and can pass."""
+    run, mail = RunFile.read(folder) if run is None else run, MailFolder(folder)
     letters = list(mail.letters())
     unused = dict(mail.unreadable) | {path.name: "it is of another run" for path, x in letters if x.run != run.identity}
     mine = [(path, letter) for path, letter in letters if letter.run == run.identity]
     numbers = sorted({letter.number for _, letter in mine if isinstance(letter, QuestionLetter)})
-    rounds = tuple(_round(number, [each for each in mine if each[1].number == number]) for number in numbers)
+    rounds = tuple(_round(run, number, [each for each in mine if each[1].number == number]) for number in numbers)
     asked = {letter.hash for _, letter in mine if isinstance(letter, QuestionLetter)}
     answers = [letter for _, letter in mine if isinstance(letter, AnswerLetter) and letter.asked in asked]
-    kits = kits_of(answer for answer in answers if answer.site in run.sites)
+    kits = kits_of(answer for answer in answers if not run.sites or answer.site in run.sites)
     return RunStatus(run, rounds, unused, _is_over(folder, run), kits)
 
 
-def _round(number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:
-    questions: dict[str, tuple[Path, QuestionLetter]] = {}
-    asked: set[str] = set()
-    for path, letter in letters:
-        if isinstance(letter, QuestionLetter):
-            questions[letter.hash] = path, letter
-            asked |= set(letter.sites)
+def _round(run: RunFile, number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:
+    questions = {letter.hash: (path, letter) for path, letter in letters if isinstance(letter, QuestionLetter)}
     answers = {x.site: path for path, x in letters if isinstance(x, AnswerLetter) and x.asked in questions}
+    readers = {hashed: _readers(run, letter) for hashed, (_, letter) in questions.items()}
+    asked = {site for names, _ in readers.values() for site in names}
+    answered = asked & set(answers) if run.sites else set(answers)
     return RoundStatus(
         number,
         "; ".join(dict.fromkeys(question.disclosed for _, question in questions.values())),
-        tuple(sorted(asked & set(answers))),
-        tuple(sorted(asked - set(answers))),
+        tuple(sorted(answered)),
+        tuple(sorted(asked - answered)),
+        sum(count for _, count in readers.values()),
         min((str(question.envelope.get("due", "")) for _, question in questions.values()), default=""),
-        sum(path.stat().st_size * len(question.sites) for path, question in questions.values()),
-        sum(path.stat().st_size for site, path in answers.items() if site in asked),
+        sum(path.stat().st_size * readers[hashed][1] for hashed, (path, _) in questions.items()),
+        sum(answers[site].stat().st_size for site in answered),
     )
+
+
+def _readers(run: RunFile, letter: QuestionLetter) -> tuple[tuple[str, ...], int]:
+    """Return the names of the sites that a question is for, where they are known, and their number."""
+    if isinstance(letter, FormerQuestion):
+        return letter.sites, len(letter.sites)
+    return ((letter.to,), 1) if letter.to else (run.sites, run.number)
 
 
 def end_text(run: RunFile, rounds: int) -> str:

@@ -17,16 +17,17 @@ from consilience.errors import AwaitedError, InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.files.json_text import parse_json, read_text
 from consilience.kit.combination import run_study
-from consilience.kit.folder import SiteFolder
+from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.forecast import forecast_study, say_outlook
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
-from consilience.kit.mailbox import POLL, Mailbox, begin_folder
+from consilience.kit.mailbox import POLL, Mailbox, begin_folder, read_run
 from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
-from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.policy import Policy, RunRules
 from consilience.kit.release import check_not_withdrawn, envelope_of
+from consilience.kit.roster import verify_signature
 from consilience.kit.site_fit import flow_of
 from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
 from consilience.kit.spending import cost_line
@@ -106,7 +107,7 @@ def open_question(mail: MailFolder, run: RunFile, site: str) -> QuestionLetter |
     RefusedError
         If two questions of one round differ: one of them was changed, or is of another coordinator.
     """
-    mine = [letter for _, letter in mail.questions() if letter.run == run.identity and site in letter.sites]
+    mine = [letter for _, letter in mail.questions() if letter.run == run.identity and letter.is_for(site)]
     if not mine:
         return None
     latest = max(letter.number for letter in mine)
@@ -164,6 +165,7 @@ def draft_answer(
         of the same round was answered, or if the budget is spent.
     """
     check_letter(folder, study, run, letter)
+    check_signed(Policy.from_text(folder.policy).runs, run, letter)
     check_not_withdrawn(folder, study.identity)
     if study.way == "limits" or study.is_noisy_file:
         raise RefusedError("the study is one file of each site: use 'consilience site fit' and 'site release'")
@@ -174,8 +176,7 @@ def draft_answer(
     read_by = "" if mapping is None else mapping.identity
     part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by)
     first = not entries_of(folder, letter.run)
-    begins = "This is the first answer in this run: read the study before you approve it."
-    said = (*((begins,) if first else ()), *mapped_by(mapping)[1:])
+    said = (*(beginning_lines(folder, run) if first else ()), *mapped_by(mapping)[1:])
     if study.way == "noise":
         colluding = method_of(study).masked
         masks = None if colluding is None else masks_of_run(folder, run, letter.number, colluding)
@@ -189,12 +190,25 @@ def draft_answer(
     return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason)
 
 
+def beginning_lines(folder: SiteFolder, run: RunFile) -> tuple[str, ...]:
+    """Return what people at a site are told before their first answer in a run."""
+    begins = "This is the first answer in this run: read the study before you approve it."
+    if not run.signer:
+        return begins, "Nobody signed the run: whoever can write into its folder can ask."
+    if Policy.from_text(folder.policy).runs.signed_by:
+        return (begins,)
+    return begins, (
+        f"The run is signed with {run.signer}: compare this key with the coordinator's on another way than this "
+        "folder, and state it in [runs] of policy.toml."
+    )
+
+
 def masked_line(run: RunFile, masks: Masks | None) -> tuple[str, ...]:
     """Return what people at a site are told about masks; nothing if sums are not masked."""
     if masks is None:
         return ()
     said = (
-        f"The answer is masked: it is read only in the sum over {len(run.sites)} sites, if all of them answer. The "
+        f"The answer is masked: it is read only in the sum over {run.number} sites, if all of them answer. The "
         f"fingerprint of their keys is {fingerprint_of(run)}: compare it with two other sites, once, by telephone. "
         f"This counts on at most {masks.colluding} of the sites telling the coordinator what they know."
     )
@@ -210,8 +224,8 @@ def _cost_of(folder: SiteFolder, study: Study, letter: QuestionLetter) -> str:
 
 def worth_line(study: Study, run: RunFile, rows: int) -> str:
     """Return what a run with noise will know by its public start, if all sites have as many rows as this one."""
-    said = say_outlook(forecast_study(study, start_of(run)), (max(rows, 1),) * len(run.sites))
-    return f"Forecast if each of the {len(run.sites)} sites had {rows:,} rows, as many as this one: {said}"
+    said = say_outlook(forecast_study(study, start_of(run)), (max(rows, 1),) * run.number)
+    return f"Forecast if each of the {run.number} sites had {rows:,} rows, as many as this one: {said}"
 
 
 def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: QuestionLetter) -> None:
@@ -220,10 +234,44 @@ def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: Questio
         raise InvalidInputError("the question is for another study, or for another version of it")
     if letter.run != run.identity:
         raise InvalidInputError("the question is of another run")
-    if folder.name not in letter.sites:
+    if not letter.is_for(folder.name):
         raise InvalidInputError(f"the question is not for {folder.name!a}")
-    if (seen := letter.heads.get(folder.name)) is not None:
+    if (seen := letter.head_of(folder.name)) is not None:
         check_restored(folder, *seen)
+
+
+def check_signed(rules: RunRules, run: RunFile, letter: QuestionLetter) -> None:
+    """Raise an error unless run and question are signed by one coordinator, and by the one that the policy names.
+
+    Raises
+    ------
+    RefusedError
+        If the policy allows no unsigned run and this one is, or if a signature is missing, wrong or another's.
+    ImportError
+        If the package cryptography is missing.
+    """
+    if not run.signer:
+        if rules.allow_unsigned and not rules.signed_by:
+            return
+        raise RefusedError(
+            "the run is not signed: whoever can write into its folder can ask. Ask the coordinator to begin it with a "
+            "key, or let who may decide this for the site state allow_unsigned = true in [runs] of policy.toml"
+        )
+    if rules.signed_by and run.signer != rules.signed_by:
+        raise RefusedError(
+            f"the run is of another coordinator: its key is {run.signer}, and the policy names {rules.signed_by}. Ask "
+            "the coordinator which key is right, on another way than this folder"
+        )
+    if not verify_signature(run.signer, run.signature, run.identity):
+        raise RefusedError(
+            f"{RUN} is not signed with the key that it names: it was changed, or is of nobody who has this key. Ask "
+            "the coordinator to write it again"
+        )
+    if not verify_signature(run.signer, letter.envelope.get("signature"), letter.signed_hash):
+        raise RefusedError(
+            f"the question of round {letter.number} is not signed by the coordinator of the run: it was changed, or is "
+            "of somebody else. Ask the coordinator to write it again"
+        )
 
 
 def check_restored(folder: SiteFolder, number: int, hashed: str) -> None:
@@ -276,6 +324,7 @@ def begin_by_files(
     keys: Mapping[str, str] | None = None,
     start: Mixture | None = None,
     masks: Mapping[str, str] | None = None,
+    identity: SiteIdentity | None = None,
 ) -> RunFile:
     """Begin a run in a folder, or go on with the one that is there.
 
@@ -294,6 +343,9 @@ def begin_by_files(
         Public start of the run; that of the run in the folder if none is given.
     masks : mapping of str to str, optional
         Public keys of the sites for masked sums.
+    identity : SiteIdentity, optional
+        Key with which the coordinator signs the run and its questions; without one nobody does, and sites answer only
+        if their policy allows that.
 
     Raises
     ------
@@ -304,7 +356,7 @@ def begin_by_files(
     """
     if study.way == "limits" or study.is_noisy_file:
         raise InvalidInputError("the study is one file of each site: combine the files that sites release")
-    there = RunFile.read(mailbox) if (mailbox / RUN).exists() else None
+    there = read_run(mailbox, own) if (mailbox / RUN).exists() else None
     if there is None and not sites:
         raise InvalidInputError("a new run needs the names of its sites: pass a roster, or each name")
     names = tuple(sorted(site_names(sites))) if sites or there is None else there.sites
@@ -325,7 +377,7 @@ def begin_by_files(
     wanted = RunFile(study.identity, names, known, "", begins, given, __version__)
     if method_of(study).masked is not None:
         keys_of_run(wanted)
-    found = begin_folder(mailbox, own, wanted)
+    found = begin_folder(mailbox, own, wanted, identity)
     if not (mailbox / STUDY).exists():
         write_whole(mailbox / STUDY, study.to_text())
     return found
@@ -342,6 +394,7 @@ def advance_by_files(
     patience: float | None = 0.0,
     on_drop: OnDrop = "stop",
     poll: float = POLL,
+    identity: SiteIdentity | None = None,
     notice: Callable[[str, str], None] | None = None,
     institutions: Mapping[str, str] | None = None,
 ) -> FederatedOrders:
@@ -353,7 +406,7 @@ def advance_by_files(
     mailbox, own : Path
         As in :func:`begin_by_files`.
     run : RunFile
-    days, until, patience, poll, notice
+    days, until, patience, poll, identity, notice
         As in :class:`~consilience.kit.mailbox.Mailbox`.
     on_drop : {"stop", "continue"}
     institutions : mapping of str to str, optional
@@ -372,6 +425,7 @@ def advance_by_files(
         own,
         run,
         journal,
+        identity,
         require_signatures=study.minimum.require_signatures,
         days=days,
         until=until,

@@ -17,9 +17,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from consilience.errors import AwaitedError, EngineError, InvalidInputError
-from consilience.files.json_text import bytes_hash, parse_json, read_text
+from consilience.files.json_text import bytes_hash, parse_json, read_text, write_json
+from consilience.kit.folder import SiteIdentity
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile, as_head
 from consilience.kit.mail_folder import MailFolder, question_name, write_whole
+from consilience.kit.release import COVERS
 from consilience.kit.roster import check_signature
 from consilience.messages import decode, encode, question_for
 from consilience.messages.questions import Bundle
@@ -28,11 +30,11 @@ from consilience.runs import Journal, Reply, digest
 
 POLL = 2.0
 """Seconds from one look at the folder to the next."""
-SECRET, COPIES, HEADS = "coordinator.key", "questions", "heads.json"
+SECRET, COPIES, HEADS, SITES = "coordinator.key", "questions", "heads.json", "sites.json"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def begin_folder(folder: Path, own: Path, run: RunFile) -> RunFile:
+def begin_folder(folder: Path, own: Path, run: RunFile, identity: SiteIdentity | None = None) -> RunFile:
     """Begin a run in a folder, or go on with it; raise an error if the folder is of another run or coordinator.
 
     Parameters
@@ -42,22 +44,48 @@ def begin_folder(folder: Path, own: Path, run: RunFile) -> RunFile:
     own : Path
         Folder of the coordinator, with a secret by which another coordinator is told apart; both are made.
     run : RunFile
-        The run, with any ``coordinator``.
+        The run, with any ``coordinator`` and signer.
+    identity : SiteIdentity, optional
+        Key with which the coordinator signs the run and its questions.
     """
     names = [question_name(1, site) for site in site_names(run.sites)]
     if len(set(names)) < len(names):
         raise InvalidInputError("the names of two sites give the same name of a file: change one of them")
-    mine = replace(run, coordinator=_mark(folder, own))
+    mine = replace(run, coordinator=_mark(folder, own), signer="" if identity is None else identity.public_key)
+    if identity is not None:
+        mine = replace(mine, signature=identity.sign(mine.identity))
     if not (folder / RUN).exists():
         if MailFolder(folder).questions():
             raise EngineError(f"{folder.name} has questions and no {RUN}: restore it, or use an empty folder")
+        write_whole(own / SITES, write_json({"sites": list(mine.sites), "keys": dict(mine.keys)}))
         write_whole(folder / RUN, mine.to_text())
     there = RunFile.read(folder)
+    if there.former:
+        mine = replace(mine, former=True, signer="", signature="")
     if there.coordinator != mine.coordinator:
         raise EngineError(f"{folder.name} is of another coordinator: use another folder, or stop that run")
-    if there != mine:
+    if there.signer != mine.signer:
+        raise EngineError(f"{folder.name} is of a run that was signed with another key, or with none: name that key")
+    if there.identity != mine.identity:
         raise EngineError(f"{folder.name} is of a run of another study, start or other sites: use another folder")
-    return there
+    return replace(mine, kit=there.kit)
+
+
+def read_run(folder: Path, own: Path) -> RunFile:
+    """Read the run of a folder, with the names of its sites where the coordinator's own folder has them."""
+    run, path = RunFile.read(folder), own / SITES
+    if run.sites or not path.is_file():
+        return run
+    found = parse_json(read_text(path, "the sites of a run"), path.name)
+    try:
+        named = replace(run, sites=tuple(found["sites"]), keys=dict(found["keys"]), listed=None)
+        if named.identity == run.identity:
+            return named
+    except (KeyError, TypeError, ValueError) as error:
+        raise EngineError(f"{path} is damaged: restore it") from error
+    raise EngineError(
+        f"{path} has the sites of another run than {folder.name}: name the coordinator's folder of this run"
+    )
 
 
 def _mark(folder: Path, own: Path) -> str:
@@ -88,6 +116,8 @@ class Mailbox:
     run : RunFile
     journal : Journal or None
         Journal of the run, by which an answer to a closed round that was not used is told from one that was.
+    identity : SiteIdentity or None
+        Key with which questions are signed.
     require_signatures : bool
     days : float or None
         Time for the answers to a question, by the clock of the coordinator; None for no limit.
@@ -105,6 +135,7 @@ class Mailbox:
     own: Path
     run: RunFile
     journal: Journal | None = None
+    identity: SiteIdentity | None = None
     require_signatures: bool = False
     days: float | None = None
     until: datetime | None = None
@@ -160,18 +191,17 @@ class Mailbox:
     def _written(self, number: int, question: bytes, sites: Sequence[str]) -> dict[str, QuestionLetter]:
         """Write the question of a round, unless it is there; return the question to each site."""
         value, seen = decode(question), self._heads()
-        own = [(site, question_for(value, self._places[site])) for site in sites]
-        parts = own if isinstance(value, Bundle) else [("", question_for(value, 0))]
+        is_one = (self.own / COPIES / question_name(number)).exists() or (not seen and len(sites) == len(self.sites))
+        if isinstance(value, Bundle) or not is_one:
+            parts = {site: question_for(value, self._places[site]) for site in sites}
+        else:
+            parts = {"": question_for(value, 0)}
         found: dict[str, QuestionLetter] = {}
-        for site, part in parts:
-            to = (site,) if site else tuple(sites)
-            heads = {each: seen[each] for each in to if each in seen}
-            letter = QuestionLetter(
-                self.run.identity, self.run.study, number, to, part.disclosed, encode(part), heads=heads
-            )
-            written = self._kept(question_name(number, site), letter)
-            found |= dict.fromkeys(to, written)
-        return found
+        for site, part in parts.items():
+            head, asks = (self.run.identity, self.run.study, number), part.disclosed
+            letter = QuestionLetter(*head, site, asks, encode(part), seen.get(site))
+            found[site] = self._kept(question_name(number, site), letter)
+        return dict.fromkeys(sites, found[""]) if "" in found else found
 
     def _kept(self, name: str, letter: QuestionLetter) -> QuestionLetter:
         """Return the coordinator's copy of a question, which is made if there is none, and put it into the folder."""
@@ -182,11 +212,11 @@ class Mailbox:
                 raise EngineError(f"{copy} asks something else: it is of another run; give another folder")
             letter = kept
             if self.until is not None:
-                letter = replace(kept, envelope=_times(kept, self.until))
+                letter = self._signed(replace(kept, envelope=_times(kept, self.until)))
                 write_whole(copy, letter.to_text())
         else:
             due = None if self.days is None else datetime.now(UTC) + timedelta(days=self.days)
-            letter = replace(letter, envelope=_times(letter, due))
+            letter = self._signed(replace(letter, envelope=_times(letter, due)))
             write_whole(copy, letter.to_text())
         there = None
         with suppress(InvalidInputError):
@@ -196,6 +226,13 @@ class Mailbox:
         if not public.exists() or there is None or (there.hash, there.envelope) != (letter.hash, letter.envelope):
             write_whole(public, letter.to_text())
         return letter
+
+    def _signed(self, letter: QuestionLetter) -> QuestionLetter:
+        """Return a question with the coordinator's signature of all that it says, until when it is open included."""
+        if self.identity is None:
+            return letter
+        said = replace(letter, envelope={**letter.envelope, "covers": COVERS})
+        return replace(said, envelope={**said.envelope, "signature": self.identity.sign(said.signed_hash)})
 
     # ------------------------------------------------------------------ ledgers of the sites
 

@@ -102,6 +102,23 @@ class ContractRules(Part):
     max_memory: Annotated[int, Field(ge=1, le=10**6)]
 
 
+class RunRules(Part):
+    """Whose questions the site answers in a run by files."""
+
+    signed_by: Annotated[str, Field(max_length=200)]
+    allow_unsigned: bool
+
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        """Check that the key is one."""
+        if self.signed_by:
+            try:
+                decode_key(self.signed_by, KEY_BYTES)
+            except InvalidInputError as error:
+                raise ValueError(f"runs.signed_by: {error}") from error
+        return self
+
+
 class FormerRules(Part):
     """Rules for rounds of earlier versions: read, so that a policy keeps its identity, and not applied any more."""
 
@@ -116,6 +133,7 @@ class FormerRules(Part):
 
 
 _CONTRACT = {"questions": list(get_args(Question)), "max_operations": 1e13, "max_memory": 1000}
+_SIGNED = {"signed_by": "", "allow_unsigned": False}
 FORMER: Mapping[str, FormerRules] = MappingProxyType(
     {
         "hospital": FormerRules(),
@@ -146,6 +164,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "allow": ["noise", "limits"], "max_epsilon": 3.0, "max_epsilon_ever": 8.0, "max_delta": 1e-6,
             },
             "contract": _CONTRACT,
+            "runs": _SIGNED,
         },
         "research": {
             "site": {
@@ -162,6 +181,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "allow": ["noise", "limits"], "max_epsilon": 8.0, "max_epsilon_ever": 16.0, "max_delta": 1e-6,
             },
             "contract": _CONTRACT,
+            "runs": _SIGNED,
         },
         "open": {
             "site": {
@@ -178,6 +198,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "allow": list(get_args(Trust)), "max_epsilon": 100.0, "max_epsilon_ever": 1000.0, "max_delta": 1e-3,
             },
             "contract": {**_CONTRACT, "max_operations": 1e18, "max_memory": 10**6},
+            "runs": {**_SIGNED, "allow_unsigned": True},
         },
     }
 )  # fmt: skip
@@ -185,7 +206,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 
 LOWER_IS_STRICTER = (
     "max_experts", "dominance_percent", "missing_information_percent", "allow_no_input", "max_operations",
-    "max_memory", "max_epsilon", "max_epsilon_ever", "max_delta",
+    "max_memory", "allow_unsigned", "max_epsilon", "max_epsilon_ever", "max_delta",
 )  # fmt: skip
 """Limits that are stricter when lower; the others are stricter when higher."""
 
@@ -239,6 +260,12 @@ COMMENTS = {
         "'consilience site budget' shows what is spent. A larger number here cannot be taken back."
     ),
     "max_delta": "Largest delta of a study with noise; below one in the number of people.",
+    "runs": "Runs by files: whose questions are answered.",
+    "signed_by": (
+        "Public key of the coordinator, ed25519:..., as you were told it on another way than the folder of the run;\n"
+        "empty: of any coordinator who signs, and people compare the key that they are shown."
+    ),
+    "allow_unsigned": "Whether a run that nobody signed is answered: whoever can write into its folder can then ask.",
     "contract": 'For studies with trust = "coordinator".',
     "questions": "Questions that this site answers then.",
     "max_operations": "Largest number of multiplications for one question.",
@@ -263,6 +290,7 @@ class Policy(TomlFile):
     release: ReleaseRules
     privacy: PrivacyRules
     contract: ContractRules
+    runs: RunRules
     rounds: FormerRules | None = None
 
     @classmethod
@@ -300,7 +328,7 @@ class Policy(TomlFile):
             del said["people"]
         if not self.corrections.coordinator:
             del said["corrections"]
-        for name in ("privacy", "contract"):
+        for name in ("privacy", "contract", "runs"):
             if said[name] == profile[name]:
                 del said[name]
         rounds, usual = (self.rounds or former).model_dump(), former.model_dump()
@@ -322,6 +350,7 @@ class Policy(TomlFile):
         return (
             fewer
             and self.corrections.coordinator in ("", other.corrections.coordinator)
+            and other.runs.signed_by in ("", self.runs.signed_by)
             and set(self.privacy.allow) <= set(other.privacy.allow)
             and all(mine[key] <= theirs[key] if key in LOWER_IS_STRICTER else mine[key] >= theirs[key] for key in mine)
         )
