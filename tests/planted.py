@@ -614,6 +614,20 @@ DEFECTS = (
         "report/test_numbers.py",
     ),
     Defect(
+        "small groups counted on the local page",
+        "kit/study_notes.py",
+        "rows=None if 0 < n < fewest else int(n)",
+        "rows=int(n)",
+        "cli/test_site_page.py",
+    ),
+    Defect(
+        "texts of others unescaped on a page",
+        "report/page.py",
+        'return escape(said).replace(" %", "\\u00a0%")',
+        'return said.replace(" %", "\\u00a0%")',
+        "cli/test_site_page.py",
+    ),
+    Defect(
         "the crowd of a withdrawal is not left out",
         "kit/site_fit.py",
         "        out |= used.whole_in(crowd)\n",

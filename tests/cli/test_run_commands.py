@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
+from consilience.cli.site_page import PAGE
 from consilience.estimators.saving import load
 from consilience.files.json_text import bytes_hash
 from consilience.kit.combination import simulate_study
@@ -110,6 +111,9 @@ def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     refused = run("site", "answer", "ash", "box", "--table", "ash.parquet", "--in", "sites", answer="n\n")
     assert code(refused) == "CSL-116"
     assert not (place / "box" / answer_name(1, "ash")).exists()
+    page = place / "sites" / "ash" / PAGE
+    assert "You said no: nothing has left" in page.read_text()
+    assert "consilience site answer ash box --in sites" in page.read_text()
     shown = answered("ash", "--table", "ash.parquet", "--numbers").stderr
     assert "Asked: the parameters of a mixture" in shown
     assert "the coordinator could compute rows from them" in shown
@@ -119,6 +123,8 @@ def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     assert [entry["kind"] for entry in entries] == ["init", "decline", "run", "answer"]
     again = done("site", "answer", "ash", "box", "--in", "sites", status=6)
     assert "has answered round 1" in again.stdout
+    assert "Round 1 is answered" in page.read_text()
+    assert "answer of round 1" in page.read_text()
     (place / "box" / answer_name(1, "ash")).unlink()
     assert "answered before" in done("site", "answer", "ash", "box", "--in", "sites", "--no-input").stderr
     entries = json.loads(done("site", "log", "show", "ash", "--in", "sites", "--json").stdout)["entries"]

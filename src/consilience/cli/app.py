@@ -38,6 +38,7 @@ from consilience.cli.reporting import (
 )
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
+from consilience.cli.site_page import write_page
 from consilience.cli.study_commands import study_app
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
@@ -54,8 +55,9 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.private_files import slug
 from consilience.kit.release import release_fit, verify_ledger
 from consilience.kit.roster import Roster, Signed, check_signature, verify_signature
-from consilience.kit.site_fit import examine_for_study, fit_at_site
+from consilience.kit.site_fit import examine_for_study, fit_at_site, flow_of
 from consilience.kit.study import Study
+from consilience.kit.study_notes import keep_reading
 from consilience.kit.table_one import table_one
 from consilience.kit.versions import distinct_kits, kits_of, say_kits
 from consilience.model.families.registry import gaussian
@@ -203,8 +205,12 @@ def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
         site = SiteFolder.open(place)
     else:
         site = SiteFolder.init(name, Policy.of_profile("hospital").to_text(), parent)
+    paths, lines = (Path("study.toml"), Path(f"{name}.parquet")), flow_of(study, table).lines
+    keep_reading(site, study, table, paths, entry=len(site.entries), lines=lines)
     fit_at_site(site, study, table)
-    return release_fit(site, "demonstration")
+    data = release_fit(site, "demonstration")
+    write_page(site, " --in sites")
+    return data
 
 
 def pooled_difference(model: FittedMixture, pooled: FittedMixture) -> float:
@@ -410,6 +416,7 @@ def demo_hospitals(
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
     output.data({**describe_model(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
     output.say(f"{folder}/ash.json is all that left a hospital; {folder}/sites/ash has its policy and its ledger.")
+    output.say(f"The page that the people of a hospital read: {folder}/sites/ash/page.html")
     output.say(f"The report that people keep: {written}")
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 

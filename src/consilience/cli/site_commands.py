@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import sys
+import webbrowser
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,14 +30,15 @@ from consilience.cli.output import (
 )
 from consilience.cli.preview import WAYS, answer_text, final_lines, preview_document, text_of
 from consilience.cli.rehearsing import rehearse_study
-from consilience.errors import AwaitedError
+from consilience.cli.site_page import PagedCommand, option_of, write_page
+from consilience.errors import AwaitedError, RefusedError
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.noisy_file import read_sent_file
 from consilience.kit import ledger, release
-from consilience.kit.examination import check_people
+from consilience.kit.examination import Examination, check_people
 from consilience.kit.folder import KEY, LEDGER, POLICY, SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter
-from consilience.kit.mail_folder import MailFolder, answer_name, write_whole
+from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
 from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, read_mail, seal_answer
 from consilience.kit.mapping import TableMapping
 from consilience.kit.mask_keys import public_mask_key
@@ -42,11 +46,21 @@ from consilience.kit.notices import record_retractions
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
-from consilience.kit.site_fit import MisfitError, Statement, examine_for_study, few_filled, fit_at_site, study_rows
+from consilience.kit.private_rows import private_rows
+from consilience.kit.site_fit import (
+    MisfitError,
+    Statement,
+    examine_for_study,
+    few_filled,
+    fit_at_site,
+    flow_of,
+    study_rows,
+)
 from consilience.kit.site_noise import draft_steps
 from consilience.kit.site_rounds import table_of_run
 from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study
+from consilience.kit.study_notes import LONGEST, QuestionNote, keep_notes, keep_reading, now
 
 NOTHING_YET = 6
 """Exit status if there is nothing to do until others have answered or asked."""
@@ -94,8 +108,11 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     rows = mapped_table(path, wanted, made, as_text=private)
     if not private and not examine_for_study(wanted, rows).fits:
         raise CommandError(CommandFault.MISFIT, f"run 'consilience site check {name} STUDY {path}' for the findings")
-    who = by or getpass.getuser()
+    who, entry = by or getpass.getuser(), len(folder.entries)
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED), output.working(f"{folder.name} answers"):
+        lines = private_rows(wanted, rows).told if private else flow_of(wanted, rows).lines
+        keep_reading(folder, wanted, rows, (study or mailbox / STUDY, path), entry=entry, lines=lines)
+        keep_notes(folder, wanted, question=_question_note(letter, mailbox, entry))
         draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who, mapping=made)
     _approve(folder, draft, wanted, who, output, numbers=numbers, no_input=no_input)
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
@@ -118,6 +135,12 @@ def _waiting(output: Output, letter: QuestionLetter | None, site: str) -> typer.
     )
     output.data({"state": "nothing to do", "round": None if letter is None else letter.number}, said)
     return typer.Exit(NOTHING_YET)
+
+
+def _question_note(letter: QuestionLetter, mailbox: Path, entry: int) -> QuestionNote:
+    """Return what the local page says of a question."""
+    asked, place = letter.disclosed[:LONGEST], str(mailbox)[:LONGEST]
+    return QuestionNote(time=now(), entry=entry, run=letter.run, number=letter.number, asked=asked, mailbox=place)
 
 
 def _approve(
@@ -144,16 +167,16 @@ def _approve(
 site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
 site.add_typer(log, name="log")
-site.command("answer")(answer_question)
-site.command("map")(map_export)
+site.command("answer", cls=PagedCommand)(answer_question)
+site.command("map", cls=PagedCommand)(map_export)
 site.command("rehearse")(rehearse_study)
-site.command("withdraw")(withdraw_site)
+site.command("withdraw", cls=PagedCommand)(withdraw_site)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
 
 
-@site.command("init")
+@site.command("init", cls=PagedCommand)
 def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE, quiet: Quiet = False) -> None:
     """Make the folder of a site: policy, key, ledger."""
     if profile not in PROFILES:
@@ -170,7 +193,7 @@ def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE
         output.say(f"Send this public key to the coordinator, for the roster: {folder.public_key}")
 
 
-@site.command()
+@site.command(cls=PagedCommand)
 def key(
     name: SiteName,
     where: Where = HERE,
@@ -188,7 +211,7 @@ def key(
     Output(as_json).data(found, found.get("masks", public))
 
 
-@site.command()
+@site.command(cls=PagedCommand)
 def check(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     study: StudyPath,
@@ -206,6 +229,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     rows = mapped_table(table, wanted, mapping_of(name, where, mapping))
     found = examine_for_study(wanted, rows)
     refusal = policy_refusal(name, where, wanted, rows) if found.fits and wanted.way == "limits" else ""
+    _note_check(where / slug(name), wanted, rows, (study, table), found)
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
     flow = [] if found.flow is None else found.flow.lines
     verdict = (
@@ -235,6 +259,17 @@ def check(  # noqa: PLR0917 - typer makes options of them
         raise CommandError(CommandFault.REFUSED, refusal)
 
 
+def _note_check(place: Path, study: Study, table: pa.Table, paths: tuple[Path, Path], found: Examination) -> None:
+    """Keep what was found for the local page, if the site has a folder."""
+    if place.exists():
+        with report_as(CommandFault.FOLDER):
+            folder = SiteFolder.open(place)
+        findings, lines = [str(each) for each in found.findings], [] if found.flow is None else found.flow.lines
+        with report_as(CommandFault.POLICY):
+            entry = len(folder.entries)
+            keep_reading(folder, study, table, paths, entry=entry, lines=lines, findings=findings, fits=found.fits)
+
+
 def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str:
     """Return why a site's policy would release no fit to a fitting table; empty if it may, or without a folder."""
     if not (where / slug(name)).exists():
@@ -247,7 +282,7 @@ def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str
         return filled or table_refusal(study_rows(study, table), study, policy)
 
 
-@site.command()
+@site.command(cls=PagedCommand)
 def fit(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     study: StudyPath,
@@ -288,17 +323,23 @@ def fit(  # noqa: PLR0917 - typer makes options of them
             raise typer.BadParameter(
                 "--leave-out-crowd and --replaces: noise hides who withdrew and what was corrected"
             )
-        _sum_with_noise(folder, wanted, rows, (table, start, by, made), output, no_input=no_input)
+        _sum_with_noise(folder, wanted, rows, (study, table, start, by, made), output, no_input=no_input)
         output.say(f"Kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}{there}")
         return
     until = None if data_cut is None else f"{data_cut:%Y-%m-%d}"
     stated = Statement(wave, until, leave_out_crowd, tuple(sorted(set(replaces or ()))))
+    note = partial(keep_reading, folder, wanted, rows, (study, table), entry=len(folder.entries))
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
             done = fit_at_site(folder, wanted, rows, other_people, mapping=made, stated=stated)
         except MisfitError as error:
+            note(findings=str(error).splitlines()[1:], fits=False)
             findings = f"run 'consilience site check {name} {study} {table}' for the findings"
             raise CommandError(CommandFault.MISFIT, findings) from error
+        except RefusedError:
+            note(lines=flow_of(wanted, rows).lines)
+            raise
+        note(lines=flow_of(wanted, rows).lines)
     if done.released_by is not None:
         output.say(f"These rows were released for this study before (entry {done.released_by}): nothing was fitted.")
     else:
@@ -311,19 +352,21 @@ def _sum_with_noise(
     folder: SiteFolder,
     study: Study,
     rows: pa.Table,
-    said: tuple[Path, Path | None, str | None, TableMapping | None],
+    said: tuple[Path, Path, Path | None, str | None, TableMapping | None],
     output: Output,
     *,
     no_input: bool,
 ) -> None:
     """Show what the sums of a site cost, ask for approval, and draw them."""
-    table, start, by, made = said
+    study_path, table, start, by, made = said
     if start is None:
         raise CommandError(CommandFault.RUN, "the study starts from a public model: pass its file with --start")
     check_start_file(study, start)
     who = by or getpass.getuser()
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED):
+        entry = len(folder.entries)
         draft = draft_steps(folder, study, rows, model_of(start).mixture_, source=table, approved_by=who, mapping=made)
+        keep_reading(folder, study, rows, (study_path, table), entry=entry, lines=private_rows(study, rows).told)
         allowed = Policy.from_text(folder.policy).release.allow_no_input
     if draft.is_new and no_input and not allowed:
         raise CommandError(CommandFault.REFUSED, f"the policy does not allow a charge {WITHOUT_A_PERSON}")
@@ -335,7 +378,7 @@ def _sum_with_noise(
         draft.fit()
 
 
-@site.command()
+@site.command(cls=PagedCommand)
 def preview(
     name: SiteName,
     where: Where = HERE,
@@ -352,7 +395,7 @@ def preview(
     Output(as_json).data(preview_document(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
 
 
-@site.command("release")
+@site.command("release", cls=PagedCommand)
 def release_file(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write: all that leaves.")],
@@ -400,7 +443,7 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
         output.say(f"{out} written: the same bytes that entry {before.number} of the ledger released.")
 
 
-@site.command()
+@site.command(cls=PagedCommand)
 def annex(
     name: SiteName,
     study: StudyPath,
@@ -423,13 +466,27 @@ def annex(
         write(out, found.html if out.suffix == ".html" else found.markdown, overwrite=overwrite)
 
 
-@site.command()
+@site.command(cls=PagedCommand)
 def budget(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
     """Show what answers with noise have spent, on what, what is left, and what left without noise."""
     folder = folder_of(name, where)
     with report_as(CommandFault.FOLDER):
         found = budget_document(folder, Policy.from_text(folder.policy).privacy)
     Output(as_json).data(found, budget_text(found))
+
+
+@site.command("open")
+def open_page(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+    """Write the site's local page and open it in a browser: what is asked, was read, would leave and has left.
+
+    The page is one file in the folder of the site. It has no script, opens no connection, and approves nothing.
+    """
+    folder = folder_of(name, where)
+    with report_as(CommandFault.FOLDER):
+        path = write_page(folder, option_of(where)).resolve()
+    Output(as_json).data({"page": str(path)}, str(path))
+    if sys.stdout.isatty() and not as_json:
+        webbrowser.open(path.as_uri())
 
 
 @log.command("show")
@@ -491,7 +548,7 @@ def _release_of(verdict: ledger.LedgerCheck, path: Path) -> str:
     return ""
 
 
-@log.command("repair")
+@log.command("repair", cls=PagedCommand)
 def log_repair(name: SiteName, where: Where = HERE) -> None:
     """Drop a last line that was not written to its end, as after a crash; nothing else is changed."""
     with report_as(CommandFault.LEDGER):

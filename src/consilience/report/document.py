@@ -22,6 +22,7 @@ from consilience.report.page import (
     numbered,
     render_page,
     section_markdown,
+    text_of_cell,
 )
 from consilience.report.sections import make_sections
 from consilience.report.sections.found import holds_for
@@ -158,10 +159,11 @@ def _csv(table: Table) -> str:
     grouped = any(len(row) == 1 for row in table.rows)
     writer.writerow([*(["group"] if grouped else []), *map(_cell, table.header)])
     for row in table.rows:
+        texts = [text_of_cell(cell) for cell in row]
         if len(row) == 1:
-            group = row[0]
+            group = texts[0]
         else:
-            writer.writerow([*([_cell(group)] if grouped else []), *map(_cell, row)])
+            writer.writerow([*([_cell(group)] if grouped else []), *map(_cell, texts)])
     return out.getvalue()
 
 

@@ -20,6 +20,25 @@ from consilience.report.verdict import ReportVerdict, Use
 
 
 @dataclass(frozen=True)
+class Tag:
+    """A few words that are marked: "yes", "care", "no" or "note" by their class; and words after them."""
+
+    said: str
+    css: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A small picture in a cell of a table."""
+
+    svg: str
+
+
+Cell = str | Tag | Drawing
+
+
+@dataclass(frozen=True)
 class Table:
     """A table; the first column names the rows. A row of one cell is a heading of those below it.
 
@@ -28,7 +47,8 @@ class Table:
     caption : str
         What it shows; a number is put before it.
     header : tuple of str
-    rows : tuple of tuple of str
+    rows : tuple of tuple of Cell
+        Texts, marked words or small pictures.
     numbers : tuple of int
         Columns of numbers, which are aligned to the right.
     note : str
@@ -43,7 +63,7 @@ class Table:
 
     caption: str
     header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     numbers: tuple[int, ...] = ()
     note: str = ""
     key: str = ""
@@ -114,7 +134,7 @@ class Code:
 class Facts:
     """Names with their values."""
 
-    rows: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, str | Tag], ...]
 
 
 @dataclass(frozen=True)
@@ -154,6 +174,15 @@ class Head:
     facts: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class NextStep:
+    """The box at the top of a page that has no verdict: what waits, its colour as of a tag, and what to do."""
+
+    title: str
+    css: str
+    blocks: tuple[Block, ...]
+
+
 def numbered(sections: Sequence[Section]) -> list[Section]:
     """Return sections, tables and figures with their numbers; those of the supplement have an S."""
     tables, figures, more = count(1), count(1), count(1)
@@ -181,8 +210,8 @@ SENTENCE = 40
 """Number of characters from which the texts of a column take the whole width of a phone."""
 
 
-def render_page(head: Head, judged: ReportVerdict | None, sections: Sequence[Section], footer: str) -> str:
-    """Return a whole page: head, verdict if there is one, contents and sections."""
+def render_page(head: Head, top: ReportVerdict | NextStep | None, sections: Sequence[Section], footer: str) -> str:
+    """Return a whole page: head, verdict or next step if there is one, contents and sections."""
     style = files("consilience.report").joinpath("style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -194,10 +223,10 @@ def render_page(head: Head, judged: ReportVerdict | None, sections: Sequence[Sec
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">',
         f'<title>{escape(head.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<div class="wrap">',
-        f'<a class="skip" href="#{shown[0].key}">Skip to the findings</a>' if shown else "",
+        f'<a class="skip" href="#{shown[0].key}">Skip to the first section</a>' if shown else "",
         _head_html(head),
         "<main>",
-        "" if judged is None else _verdict_html(judged),
+        "" if top is None else _top_html(top),
         f'<nav aria-label="Contents"><ol>{links}</ol></nav>',
         *(_section_html(each) for each in shown),
         f"</main>\n<footer>{_text(footer)}</footer>\n</div>\n</body>\n</html>\n",
@@ -230,6 +259,16 @@ def _verdict_html(judged: ReportVerdict) -> str:
     )
 
 
+def _top_html(top: ReportVerdict | NextStep) -> str:
+    if isinstance(top, ReportVerdict):
+        return _verdict_html(top)
+    blocks = "\n".join(map(_block_html, top.blocks))
+    return (
+        f'<section class="verdict {top.css}" aria-labelledby="top">\n'
+        f'<h2 id="top">{_text(top.title)}</h2>\n{blocks}\n</section>'
+    )
+
+
 def _section_html(section: Section) -> str:
     blocks = "\n".join(map(_block_html, section.blocks))
     return f'<section>\n<h2 id="{section.key}">{_text(section.title)}</h2>\n{blocks}\n</section>'
@@ -258,8 +297,23 @@ def _block_html(block: Block) -> str:  # noqa: PLR0911 - one line for each kind 
     return f'<p class="fn">{_text(block.text)}</p>'
 
 
-def _facts_html(rows: Iterable[tuple[str, str]]) -> str:
-    return f'<dl class="facts">{"".join(f"<dt>{_text(a)}</dt><dd>{_text(b)}</dd>" for a, b in rows)}</dl>\n'
+def _facts_html(rows: Iterable[tuple[str, str | Tag]]) -> str:
+    return f'<dl class="facts">{"".join(f"<dt>{_text(a)}</dt><dd>{_cell_html(b)}</dd>" for a, b in rows)}</dl>\n'
+
+
+def _cell_html(cell: Cell) -> str:
+    if isinstance(cell, Drawing):
+        return cell.svg
+    if isinstance(cell, Tag):
+        return f'<span class="tag {cell.css}">{_text(cell.said)}</span> {_text(cell.more)}'.rstrip()
+    return _text(cell)
+
+
+def text_of_cell(cell: Cell) -> str:
+    """Return a cell as text; a picture has none."""
+    if isinstance(cell, Tag):
+        return f"{cell.said} {cell.more}".rstrip()
+    return cell if isinstance(cell, str) else ""
 
 
 def _card_html(card: Card) -> str:
@@ -302,23 +356,26 @@ def _table_html(table: Table) -> str:
     )
 
 
-def _row_html(table: Table, row: tuple[str, ...]) -> str:
+def _row_html(table: Table, row: tuple[Cell, ...]) -> str:
     if len(row) == 1:
-        span = f'<th role="rowheader" scope="rowgroup" colspan="{len(table.header)}">{_text(row[0])}</th>'
+        span = f'<th role="rowheader" scope="rowgroup" colspan="{len(table.header)}">{_cell_html(row[0])}</th>'
         return f'<tr class="g" role="row">{span}</tr>'
     cells = "".join(
-        f'<td role="cell"{_css(table, j)} data-l="{escape(table.header[j], quote=True)}">{_text(cell)}</td>'
+        f'<td role="cell"{_css(table, j)} data-l="{escape(table.header[j], quote=True)}">{_cell_html(cell)}</td>'
         for j, cell in enumerate(row)
         if j
     )
-    return f'<tr role="row"><th scope="row" role="rowheader">{_text(row[0])}</th>{cells}</tr>'
+    return f'<tr role="row"><th scope="row" role="rowheader">{_cell_html(row[0])}</th>{cells}</tr>'
 
 
 def _css(table: Table, j: int) -> str:
-    """Return the class of a column: of numbers, of sentences, or neither."""
+    """Return the class of a column: of numbers, of sentences, of pictures, or neither."""
     if j in table.numbers:
         return ' class="n"'
-    return ' class="w"' if any(len(row) > j and len(row[j]) > SENTENCE for row in table.rows) else ""
+    cells = [row[j] for row in table.rows if len(row) > j]
+    if any(isinstance(cell, Drawing) for cell in cells):
+        return ' class="p"'
+    return ' class="w"' if any(len(text_of_cell(cell)) > SENTENCE for cell in cells) else ""
 
 
 # ---------------------------------------------------------------------- Markdown
@@ -357,7 +414,7 @@ def _block_markdown(block: Block) -> list[str]:  # noqa: PLR0911 - one line for 
     if isinstance(block, Code):
         return ["```", block.text, "```"]
     if isinstance(block, Facts):
-        return [f"- {say(a)}: {say(b)}" for a, b in block.rows]
+        return [f"- {say(a)}: {say(text_of_cell(b))}" for a, b in block.rows]
     if isinstance(block, Bullets):
         return [f"- {f'**{say(a)}** ' if a else ''}{say(b)}" for a, b in block.items]
     return [say(block if isinstance(block, str) else block.text)]
@@ -368,4 +425,4 @@ def _table_markdown(table: Table) -> list[str]:
     lines = [f"{say(table.caption)} {say(table.note)}".rstrip(), "", f"| {' | '.join(map(say, table.header))} |"]
     lines.append(f"|{'|'.join('---:' if j in table.numbers else '---' for j in range(width))}|")
     filled = ((*row, *("",) * (width - len(row))) for row in table.rows)
-    return [*lines, *(f"| {' | '.join(map(say, row))} |" for row in filled)]
+    return [*lines, *(f"| {' | '.join(say(text_of_cell(cell)) for cell in row)} |" for row in filled)]

@@ -292,3 +292,45 @@ def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
     found = [m * 10.0**e for e in range(floor(log10(low)) - 1, ceil(log10(high)) + 1) for m in (1, 2, 5)]
     inside = [v for v in found if low <= v <= high]
     return inside if len(inside) <= most else [v for v in inside if log10(v).is_integer()] or inside[::3]
+
+
+# ---------------------------------------------------------------- small pictures in tables
+
+SMALL = 160
+"""Width of a picture in a cell of a table, in its own units."""
+
+
+def histogram(heights: Sequence[float], alt: str) -> str:
+    """Draw bars beside each other, as high as their numbers.
+
+    Examples
+    --------
+    >>> histogram([1, 2], "two bars").count("<rect")
+    2
+    """
+    width, top = SMALL / max(len(heights), 1), max([*heights, 1])
+    bars = (
+        f'<rect class="f0" x="{i * width + 0.5:.1f}" y="{28 - 26 * n / top:.1f}" width="{width - 1:.1f}" '
+        f'height="{26 * n / top:.1f}"/>'
+        for i, n in enumerate(heights)
+    )
+    return draw_picture(30, [*bars, line(0, 28.5, SMALL, 28.5, "r")], alt, SMALL)
+
+
+def limit_bar(share: float, alt: str) -> str:
+    """Draw a part of a limit as a bar, and the limit as a line; what is more than the limit ends at the edge.
+
+    Examples
+    --------
+    >>> limit_bar(0.5, "half of the limit").count("<rect")
+    2
+    """
+    end = 0.9 * SMALL
+    long = min(share * end, SMALL) if share <= 0 else min(max(share * end, 1.5), SMALL)
+    css = "f0" if share <= 1 else "f1"
+    marks = [
+        f'<rect class="bg" x="0" y="3" width="{end:.1f}" height="8"/>',
+        f'<rect class="{css}" x="0" y="3" width="{max(long, 0.0):.1f}" height="8"/>',
+        line(end, 0, end, 14, "ink"),
+    ]
+    return draw_picture(14, marks, alt, SMALL)
