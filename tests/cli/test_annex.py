@@ -103,6 +103,15 @@ def test_the_annex_says_what_the_study_states_about_the_use_of_the_data_and_what
     assert 'class="verdict' not in found.html
 
 
+def test_the_annex_says_who_approves(folder: SiteFolder) -> None:
+    assert "also if they fitted" in annex_of(folder, study_with()).markdown
+    text = folder.policy.replace("approvers = []", 'approvers = ["one", "two"]').replace(
+        "approvals = 1", "approvals = 2"
+    )
+    (folder.path / "policy.toml").write_text(text)
+    assert "2 of one, two must approve, and never the account that fitted" in annex_of(folder, study_with()).markdown
+
+
 @pytest.mark.parametrize("study", [study_with(), study_with('name = "OneShot", refine = 1'), with_noise()])
 def test_the_page_and_the_text_have_the_same_words(folder: SiteFolder, study: Study) -> None:
     found = annex_of(folder, study)

@@ -144,6 +144,7 @@ def annex_of(folder: SiteFolder, study: Study) -> Annex:
         "What is read": [*_columns(study), *_cohort(study), *_mapping(folder, study)],
         "What leaves, and how often": [*_ways(study, policy), *_exchanges(study)],
         "The parts of each file": _fields(study),
+        "Who approves": _approvers(policy),
         "What has left for this study": _left(folder, study),
         **_OF_WAY[way](folder, study, policy),
     }
@@ -260,6 +261,20 @@ def _fields(study: Study) -> Iterator[Block]:
         said = tuple(fields_of_kind(each.question).items())
         yield Table(f"An answer: {KINDS[each.question.__name__]}.", ("part", "meaning"), said, long=True)
     yield Table("The rest of each file.", ("part", "meaning"), (*HEAD.items(), *LETTER.items(), *ENVELOPE.items()))
+
+
+def _approvers(policy: Policy) -> Iterator[Block]:
+    """Yield who approves what leaves, by the policy."""
+    rules = policy.approval
+    if not rules.apply:
+        yield "Whoever runs the command at the site is asked and approves, also if they fitted; the ledger names them."
+        return
+    who = f"of {', '.join(rules.approvers)}" if rules.approvers else "accounts that can use the folder of the site"
+    yield f"{rules.approvals} {who} must approve, and never the account that fitted. The ledger has their names."
+    yield (
+        "These are accounts of the operating system: its administrator can become any of them, and whoever may write "
+        "to the folder can change the policy."
+    )
 
 
 def _left(folder: SiteFolder, study: Study) -> Iterator[Block]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -160,10 +161,12 @@ def _key(folder: SiteFolder) -> InstallationCheck:
 
 def _readable_by_others(folder: SiteFolder) -> Iterator[InstallationCheck]:
     """Yield a problem for each secret that other users of the machine can read; Windows has other permissions."""
+    shared = bool(folder.path.stat().st_mode & stat.S_IWGRP)
+    others, mode = (0o007, "660") if shared else (0o077, "600")
     for name in (SECRET_FILE, KEY) if os.name == "posix" else ():
         path = folder.path / name
-        if path.is_file() and path.stat().st_mode & 0o077:
-            yield InstallationCheck("permissions", f"others can read {name}: run 'chmod 600 {path}'", True)
+        if path.is_file() and path.stat().st_mode & others:
+            yield InstallationCheck("permissions", f"others can read {name}: run 'chmod {mode} {path}'", True)
 
 
 # ---------------------------------------------------------------- demo

@@ -411,7 +411,10 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
     where: Where = HERE,
     quiet: Quiet = False,
 ) -> None:
-    """Show the preview, ask for approval, record it, and write the one file that leaves."""
+    """Show the preview, ask for approval, record it, and write the one file that leaves.
+
+    Where the policy names approvers, the file is written when as many as it says have approved.
+    """
     folder, output = folder_of(name, where), Output(quiet=quiet)
     check_free(out, overwrite=overwrite)
     who = by or getpass.getuser()
@@ -425,14 +428,15 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
         before = release.earlier_release(folder, last)
         if before is None:
             release.check_still_valid(folder, last)
-    if before is None:
-        if no_input and not policy.release.allow_no_input:
+    if before is None and not (policy.approval.apply and release.is_approved(folder, last)):
+        if policy.approval.apply:
+            with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+                release.check_approver(folder, last)
+        if no_input and (policy.approval.apply or not policy.release.allow_no_input):
             raise CommandError(CommandFault.REFUSED, f"the policy does not allow a release {WITHOUT_A_PERSON}")
-        shown = "\n".join([text_of(last.report, last.entry), "", *final_lines(last.report)])
-        Output(quiet=quiet and no_input).say(shown)  # a person who is asked has seen it
-        if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
-            release.record_decline(folder, last, who)
-            raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
+        ask_about_fit(folder, last, who, output, None if no_input else f"Release this as {out}?")
+        if policy.approval.apply:
+            approve_shown(folder, last, who, output)
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED), report_missing_extra():
         record_retractions(folder, waiting, notices)
         data = release.release_fit(folder, who, shown=last)
@@ -441,6 +445,41 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
         output.say(f"{out} written: send it. The ledger has the release.")
     else:
         output.say(f"{out} written: the same bytes that entry {before.number} of the ledger released.")
+
+
+def ask_about_fit(folder: SiteFolder, last: release.LastFit, who: str, output: Output, question: str | None) -> None:
+    """Show what would leave and what follows, and ask; without a question it is only shown."""
+    shown = "\n".join([text_of(last.report, last.entry), "", *final_lines(last.report)])
+    Output(quiet=output.quiet and question is None).say(shown)  # a person who is asked has seen it
+    if question is not None and not typer.confirm(question, default=False, err=True):
+        release.record_decline(folder, last, who)
+        raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
+
+
+def approve_shown(folder: SiteFolder, last: release.LastFit, who: str, output: Output) -> None:
+    """Record an approval of a fit that was shown; end the command if the policy asks for more of them."""
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+        missing = release.approve_fit(folder, who, last)
+    if missing:
+        output.say(f"Approved; the ledger has it. Nothing has left: {missing} more must approve.")
+        raise typer.Exit(NOTHING_YET)
+
+
+@site.command("approve", cls=PagedCommand)
+def approve_file(
+    name: SiteName,
+    by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
+    where: Where = HERE,
+    quiet: Quiet = False,
+) -> None:
+    """Show what would leave, and record that you approve it, where the policy names approvers. Nothing leaves."""
+    folder, output, who = folder_of(name, where), Output(quiet=quiet), by or getpass.getuser()
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+        last = release.last_fit(folder)
+        release.check_approver(folder, last)
+    ask_about_fit(folder, last, who, output, "Approve that this leaves?")
+    approve_shown(folder, last, who, output)
+    output.say("Approved; the ledger has it. 'consilience site release' writes the file.")
 
 
 @site.command(cls=PagedCommand)

@@ -25,12 +25,12 @@ from typing import Any
 from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import canonical_bytes, content_hash, parse_json, read_capped
-from consilience.kit.private_files import OWNER_ONLY, write_alone, write_once
+from consilience.kit.private_files import open_for_owner, write_alone, write_once
 
 VERSION = 1
 KINDS = (
     "init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair",
-    "charge", "retraction", "withdrawal",
+    "charge", "retraction", "withdrawal", "approval", "draft",
 )  # fmt: skip
 """Kinds of entries."""
 KIT = "kit"
@@ -278,7 +278,7 @@ def _write_line(path: Path, line: bytes) -> None:
     """Add a line by one write, and wait until it is on disk."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(path, flags, OWNER_ONLY), "ab", buffering=0) as file:
+        with os.fdopen(open_for_owner(path, flags), "ab", buffering=0) as file:
             whole = file.write(line + b"\n") == len(line) + 1
             os.fsync(file.fileno())
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -36,6 +37,17 @@ def slug(name: str) -> str:
 
 OWNER_ONLY = 0o600
 """Permissions of a new file; Windows applies those of the folder instead."""
+WITH_GROUP = 0o660
+"""Permissions in a folder that its group may write to, so that several accounts can use it."""
+
+
+def open_for_owner(path: Path, flags: int) -> int:
+    """Open a file for its owner alone, or for its group too if the group may write to the folder."""
+    is_new = bool(flags & os.O_CREAT) and not path.exists()
+    handle = os.open(path, flags, OWNER_ONLY)
+    if is_new and sys.platform != "win32" and path.parent.stat().st_mode & stat.S_IWGRP:
+        os.fchmod(handle, WITH_GROUP)  # whatever the umask is
+    return handle
 
 
 @contextmanager
@@ -45,7 +57,7 @@ def write_alone(path: Path) -> Iterator[None]:
     The system lets go of the lock when the process ends, however it ends.
     """
     try:
-        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+        handle = open_for_owner(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
     try:
@@ -80,7 +92,7 @@ def write_once(path: str | Path, data: bytes) -> None:
     """
     goal = Path(path)
     try:
-        handle = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), OWNER_ONLY)
+        handle = open_for_owner(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0))
     except FileExistsError as error:
         raise InvalidInputError(f"{goal.name} exists already and is never overwritten") from error
     except OSError as error:

@@ -21,7 +21,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.json_text import bytes_hash, parse_json, read_capped, read_text, write_json
 from consilience.files.noisy_file import AnySiteFile, NoisyFile, read_sent_file
 from consilience.files.site_file import SiteFile
-from consilience.kit import ledger
+from consilience.kit import approvals, ledger
 from consilience.kit.differencing import Decision, Earlier, decide
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
@@ -378,6 +378,17 @@ class LastFit:
     report: FitReport
     entry: ledger.Entry
 
+    @property
+    def subject(self) -> dict[str, Any]:
+        """What is approved, as details of entries of the ledger."""
+        return {"study": self.report.file.study, "fit": self.entry.number, "content": self.report.file.hash}
+
+    @property
+    def fitted_by(self) -> str | None:
+        """Account that fitted; None if an earlier version of the library did not record it."""
+        stated = self.entry.details.get("fitted_by")
+        return None if stated is None else str(stated)
+
 
 def keep_noisy_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledger.Entry:
     """Store noisy sums in the site's folder and record them; they are what :func:`release_fit` releases."""
@@ -388,6 +399,7 @@ def keep_noisy_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledg
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
         "way": NOISE,
         **({"mapping": report.mapped[0]} if report.mapped else {}),
+        "fitted_by": approvals.own_account(),
     }
     return ledger.append(folder.path / LEDGER, "fit", details)
 
@@ -423,6 +435,7 @@ def keep_fit(
         **({"mapping": report.mapped[0]} if report.mapped else {}),
         **{name: stated for name in ("wave", "data_cut") if (stated := getattr(report.file, name)) is not None},
         **({"stated": stated} if (stated := [note for note in report.notes if note.startswith(STATED)]) else {}),
+        "fitted_by": approvals.own_account(),
     }
     return ledger.append(folder.path / LEDGER, "fit", details)
 
@@ -449,7 +462,8 @@ def record_refusal(folder: SiteFolder, study: str, reason: str) -> ledger.Entry:
 
 def record_decline(folder: SiteFolder, last: LastFit, who: str) -> ledger.Entry:
     """Record that a person looked at a fit and did not approve it."""
-    return ledger.append(folder.path / LEDGER, "decline", {"fit": last.entry.number, "declined_by": who[:200]})
+    details = {"fit": last.entry.number, "declined_by": who[:200], "account": approvals.own_account()}
+    return ledger.append(folder.path / LEDGER, "decline", details)
 
 
 def last_fit(folder: SiteFolder, study: str | None = None) -> LastFit:
@@ -504,6 +518,49 @@ def check_still_valid(folder: SiteFolder, last: LastFit) -> None:
         )
 
 
+def approve_fit(folder: SiteFolder, approved_by: str, shown: LastFit) -> int:
+    """Record that this account approves a fit that was shown; return how many approvals are still missing.
+
+    Raises
+    ------
+    RefusedError
+        If another fit was made after it, or if this account may not approve it.
+    """
+    check_shown(folder, shown)
+    check_approver(folder, shown)
+    return approvals.approve(
+        folder, Policy.from_text(folder.policy).approval, shown.subject, shown.fitted_by, approved_by
+    )
+
+
+def check_approver(folder: SiteFolder, last: LastFit) -> None:
+    """Raise an error if this account may not approve a fit, or if the policy asks for no approval before a release."""
+    check_latest(folder, last)
+    check_still_valid(folder, last)
+    rules = Policy.from_text(folder.policy).approval
+    if not rules.apply:
+        raise RefusedError("the policy names no approvers: 'consilience site release' asks whoever runs it")
+    approved = approvals.approved_in(folder.entries, last.subject)
+    if reason := approvals.refused_approver(rules, approvals.own_account(), last.fitted_by, approved):
+        raise RefusedError(reason)
+
+
+def is_approved(folder: SiteFolder, last: LastFit) -> bool:
+    """Whether as many have approved a fit as the policy says."""
+    rules = Policy.from_text(folder.policy).approval
+    return len(approvals.counted(rules, approvals.approved_in(folder.entries, last.subject))) >= rules.approvals
+
+
+def check_shown(folder: SiteFolder, shown: LastFit) -> None:
+    """Raise an error if another fit was made after the one that was shown."""
+    last = last_fit(folder)
+    if last.entry.hash != shown.entry.hash:
+        raise RefusedError(
+            f"another fit (entry {last.entry.number} of the ledger) was made after the one that was shown: look at it, "
+            "and decide again"
+        )
+
+
 def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None = None) -> bytes:
     """Seal and record the last fit and return the bytes that leave; the same bytes if these rows left before.
 
@@ -511,21 +568,19 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
     ----------
     folder : SiteFolder
     approved_by : str
-        Who approved, for the ledger; the name stays at the site.
+        Who approved, for the ledger, if the policy names no approvers; the name stays at the site.
     shown : LastFit, optional
         The fit that was approved: nothing is released if there is another one by now.
 
     Raises
     ------
     RefusedError
-        If another fit was made after the one that was shown, or if something else forbids the release.
+        If another fit was made after the one that was shown, if approvals are missing that the policy asks for, or if
+        something else forbids the release.
     """
     last = last_fit(folder)
-    if shown is not None and last.entry.hash != shown.entry.hash:
-        raise RefusedError(
-            f"another fit (entry {last.entry.number} of the ledger) was made after the one that was shown: look at it, "
-            "and decide again"
-        )
+    if shown is not None:
+        check_shown(folder, shown)
     check_latest(folder, last)
     if (earlier := earlier_release(folder, last)) is not None:
         return read_release(folder, earlier.number)
@@ -536,10 +591,15 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
             f"{waiting[0]} --notice FILE, the signed notice of the coordinator that this file was destroyed and not "
             "combined"
         )
+    accounts = approvals.check_approved(folder, Policy.from_text(folder.policy).approval, last.subject)
     head = folder.entries[-1].hash
     kit = str(last.entry.details.get(ledger.KIT, ""))
     data = seal_file(folder, last.report.file, kit).to_text().encode()
-    details = {"approved_by": approved_by[:200], "fit": last.entry.number, "content": last.report.file.hash}
+    details: dict[str, Any] = {
+        "approved_by": ", ".join(accounts) or approved_by[:200],
+        "account": approvals.own_account(),
+    }
+    details |= {"fit": last.entry.number, "content": last.report.file.hash}
     details |= {"way": NOISE} if isinstance(last.report.file, NoisyFile) else {}
     details |= {"crowd": last.entry.details["crowd"]} if "crowd" in last.entry.details else {}
     tags, stated = read_tags(folder, str(last.entry.details["tags"])), last.entry.details.get("people")

@@ -54,7 +54,7 @@ def test_profiles_are_ordered() -> None:
 def test_a_limit_is_stricter_in_its_own_direction() -> None:
     hospital = Policy.of_profile()
     for name, value in hospital.limits.items():
-        if not isinstance(getattr(_table(hospital, name), name), bool):
+        if name != "approvals" and not isinstance(getattr(_table(hospital, name), name), bool):  # one is the least
             lower = type(getattr(_table(hospital, name), name))(value / 2)
             assert policy_with(**{name: lower}).keeps(hospital) == (name in LOWER_IS_STRICTER), name
 

@@ -85,6 +85,25 @@ class ReleaseRules(Part):
     require_signatures: bool
 
 
+class ApprovalRules(Part):
+    """Who approves what leaves, and how many of them must."""
+
+    approvers: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=100)]
+    approvals: Annotated[int, Field(ge=1, le=10)]
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        """Check that as many accounts are listed as must approve."""
+        if self.approvers and self.approvals > len(set(self.approvers)):
+            raise ValueError("approval.approvals: there are fewer approvers than must approve")
+        return self
+
+    @property
+    def apply(self) -> bool:
+        """Whether the site asks for more than the word of whoever runs the command."""
+        return bool(self.approvers) or self.approvals > 1
+
+
 class PrivacyRules(Part):
     """Which ways to answer the site allows, and what it spends on answers with noise."""
 
@@ -245,6 +264,12 @@ COMMENTS = {
         "was destroyed and not combined. Nobody can check that: if it was kept, the difference is these rows."
     ),
     "coordinator": "Public key of the coordinator whose word is taken, ed25519:...; empty: nothing is replaced.",
+    "approval": (
+        "Who approves what leaves, by accounts of the operating system. If accounts are listed, or more than one must\n"
+        "approve, whoever fitted, or named the table of a run, cannot approve. The ledger says who did what."
+    ),
+    "approvers": "Accounts that may approve; empty: any account that can use this folder.",
+    "approvals": "How many of them must approve before anything leaves.",
     "release": "How a file may leave.",
     "allow_no_input": "Whether a program may release a file without the question to a person (--no-input).",
     "require_signatures": "Whether files must be signed.",
@@ -287,6 +312,7 @@ class Policy(TomlFile):
     covariates: CovariateLimits
     people: People = People(column="")
     corrections: CorrectionRules = CorrectionRules(coordinator="")
+    approval: ApprovalRules = ApprovalRules(approvers=[], approvals=1)
     release: ReleaseRules
     privacy: PrivacyRules
     contract: ContractRules
@@ -328,6 +354,8 @@ class Policy(TomlFile):
             del said["people"]
         if not self.corrections.coordinator:
             del said["corrections"]
+        if not self.approval.apply:
+            del said["approval"]
         for name in ("privacy", "contract", "runs"):
             if said[name] == profile[name]:
                 del said[name]
