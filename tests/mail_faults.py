@@ -30,7 +30,7 @@ from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name
-from consilience.kit.mail_run import advance_by_files, begin_by_files, draft_answer, open_question, seal_answer
+from consilience.kit.mail_run import advance_by_files, begin_by_files, draft_answer, finish_answer, open_question
 from consilience.kit.study import Study
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
 from consilience.runs.journal import Journal
@@ -154,10 +154,9 @@ class Schedule:
                 return
             if chance < 0.2:
                 return  # killed before the answer was recorded
-            sealed = seal_answer(self.office.folders[name], draft)
+            text = finish_answer(self.office.folders[name], draft)
             if chance < 0.3:
                 return  # killed before it was written
-            text = sealed.to_text()
             text = text[: len(text) // 2] if chance < 0.4 else text  # half of a file
             (self.mail / answer_name(letter.number, name)).write_text(text)
 

@@ -12,18 +12,19 @@ import pyarrow as pa
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import AwaitedError
 from consilience.kit.folder import SiteFolder, SiteIdentity
-from consilience.kit.letters import QuestionLetter, RunFile
+from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name
 from consilience.kit.mail_run import (
     advance_by_files,
     begin_by_files,
     draft_answer,
+    finish_answer,
     is_answered,
     open_question,
-    seal_answer,
     start_bytes,
 )
 from consilience.kit.policy.policy import Policy
+from consilience.kit.sealed_answers import SealedAnswer, open_answer
 from consilience.kit.site_fit import site_file
 from consilience.kit.study import Study
 
@@ -117,8 +118,15 @@ class Office:
         letter, rows = self.latest(name), self.tables[name] if table is None else table
         draft = draft_answer(self.folders[name], self.study, rows, RunFile.read(self.mail), letter)
         path = self.mail / answer_name(letter.number, name)
-        path.write_text(seal_answer(self.folders[name], draft).to_text())
+        path.write_text(finish_answer(self.folders[name], draft))
         return path
+
+    def opened(self, sent: Path | str) -> AnswerLetter:
+        """The letter of an answer, in a file or as its text."""
+        text = sent.read_text() if isinstance(sent, Path) else sent
+        if self.identity is None:
+            return AnswerLetter.from_text(text)
+        return open_answer(SealedAnswer.from_text(text), self.identity)
 
     def asked(self) -> list[str]:
         """Sites that the latest round asks and that have not answered it."""

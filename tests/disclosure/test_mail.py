@@ -17,7 +17,7 @@ import round_attacks as attacks
 from consilience.errors import RefusedError
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
-from consilience.kit.mail_run import draft_answer, seal_answer
+from consilience.kit.mail_run import draft_answer, finish_answer
 from consilience.kit.site_fit import site_file, validate_rows
 from consilience.kit.study import Study
 from consilience.messages import Failure, decode, encode
@@ -54,7 +54,7 @@ def asked_by_mail(place: Path, where: Site, way: str) -> attacks.Ask:
         letter = replace(letter, envelope={"signature": key.sign(letter.signed_hash)})
         try:
             draft = draft_answer(folder, study, table, run, letter)
-            found = decode(AnswerLetter.from_text(seal_answer(folder, draft).to_text()).answer)
+            found = decode(AnswerLetter.from_text(finish_answer(folder, draft)).answer)
         except RefusedError as error:
             raise Refused(str(error)) from error
         if isinstance(found, Failure):

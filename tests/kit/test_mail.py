@@ -26,9 +26,16 @@ from consilience.errors import (
 )
 from consilience.kit.combination import combine_files, run_over_files, simulate_study
 from consilience.kit.folder import SiteIdentity
-from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.letters import QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name, question_name, status_of
-from consilience.kit.mail_run import advance_by_files, draft_answer, open_question, read_mail, seal_answer, start_bytes
+from consilience.kit.mail_run import (
+    advance_by_files,
+    draft_answer,
+    finish_answer,
+    open_question,
+    read_mail,
+    start_bytes,
+)
 from consilience.kit.mailbox import SECRET, Mailbox, begin_folder, read_run
 from consilience.kit.release import envelope_of
 from consilience.kit.site_fit import site_file
@@ -136,9 +143,9 @@ def office(tmp_path: Path, start: Any) -> Office:
 
 
 def test_the_same_question_has_the_same_reply_and_is_charged_once(office: Office) -> None:
-    first = AnswerLetter.from_text(office.answer("ash").read_text())
+    first = office.opened(office.answer("ash"))
     entries = len(office.folders["ash"].entries)
-    again = AnswerLetter.from_text(office.answer("ash").read_text())
+    again = office.opened(office.answer("ash"))
     assert first.answer == again.answer
     assert len(office.folders["ash"].entries) == entries
 
@@ -189,8 +196,8 @@ def test_half_a_run_or_study_is_waited_for_and_a_changed_run_is_refused(office: 
 def test_two_different_answers_of_a_site_are_refused(office: Office) -> None:
     for name in office.names:
         office.answer(name)
-    letter = AnswerLetter.from_text((office.mail / answer_name(1, "ash")).read_text())
-    other = AnswerLetter.from_text((office.mail / answer_name(1, "birch")).read_text())
+    letter = office.opened(office.mail / answer_name(1, "ash"))
+    other = office.opened(office.mail / answer_name(1, "birch"))
     second = replace(letter, answer=other.answer)
     second = replace(second, envelope=envelope_of(office.folders["ash"], second.hash))
     (office.mail / "round-01.answer.ash.second.json").write_text(second.to_text())
@@ -200,8 +207,8 @@ def test_two_different_answers_of_a_site_are_refused(office: Office) -> None:
 
 
 def test_stale_foreign_and_altered_answers_are_refused_by_name(office: Office) -> None:
-    good = office.answer("ash").read_text()
-    letter = AnswerLetter.from_text(good)
+    letter = office.opened(office.answer("ash"))
+    good = letter.to_text()
     cases = {
         "altered": good.replace('"site": "ash"', '"site": "elm"'),
         "stale": replace(letter, asked="sha256:" + 64 * "0").to_text(),
@@ -316,7 +323,7 @@ def test_a_late_answer_is_not_counted(tmp_path: Path, start: Any) -> None:
     assert office.latest(late).number == 1
     letter = QuestionLetter.from_text((office.mail / question_name(1)).read_text())
     draft = draft_answer(office.folders[late], TOTALS, TABLES[late], RunFile.read(office.mail), letter)
-    (office.mail / answer_name(1, late)).write_text(seal_answer(office.folders[late], draft).to_text())
+    (office.mail / answer_name(1, late)).write_text(finish_answer(office.folders[late], draft))
     with pytest.warns(SetAsideWarning, match=late):
         done = office.to_the_end()
     assert done.record.dropped.keys() == {late}
@@ -332,7 +339,12 @@ def test_another_end_is_of_the_open_question_only(tmp_path: Path, start: Any) ->
         office.answer(name)
     with pytest.raises(AwaitedError, match="round 2 waits"):
         advance_by_files(
-            TOTALS, office.mail, office.own, read_run(office.mail, office.own), until=datetime(2020, 1, 1, tzinfo=UTC)
+            TOTALS,
+            office.mail,
+            office.own,
+            read_run(office.mail, office.own),
+            until=datetime(2020, 1, 1, tzinfo=UTC),
+            identity=office.identity,
         )
     assert "due" not in office.latest("ash").envelope
 
@@ -340,7 +352,7 @@ def test_another_end_is_of_the_open_question_only(tmp_path: Path, start: Any) ->
 def test_status_counts_answers_to_the_question_that_is_there(tmp_path: Path, start: Any) -> None:
     office = Office(tmp_path, TOTALS, start=start)
     assert office.advance() is None
-    letter = AnswerLetter.from_text(office.answer("ash").read_text())
+    letter = office.opened(office.answer("ash"))
     assert status_of(office.mail).rounds[0].answered == ("ash",)
     (office.mail / answer_name(1, "ash")).write_text(replace(letter, asked="sha256:" + 64 * "0").to_text())
     assert status_of(office.mail).rounds[0].answered == ()
@@ -360,7 +372,7 @@ def test_the_answer_of_one_site_for_another_is_refused_in_signed_runs(tmp_path: 
     office = Office(tmp_path, TOTALS, start=start)
     assert office.advance() is None
     assert read_run(office.mail, office.own).roster is not None
-    letter = AnswerLetter.from_text(office.answer("ash").read_text())
+    letter = office.opened(office.answer("ash"))
     (office.mail / answer_name(1, "ash")).unlink()
     (office.mail / "forged.json").write_text(replace(letter, site="birch").to_text())
     (office.mail / "unsigned.json").write_text(

@@ -15,8 +15,8 @@ from consilience.datasets.hospitals import STUDY
 from consilience.errors import AwaitedError, InvalidInputError, RefusedError
 from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder, SiteIdentity
-from consilience.kit.letters import AnswerLetter, RunFile
-from consilience.kit.mail_run import advance_by_files, begin_by_files, draft_answer, seal_answer
+from consilience.kit.letters import RunFile
+from consilience.kit.mail_run import advance_by_files, begin_by_files, draft_answer, finish_answer
 from consilience.kit.mailbox import read_run
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, public_mask_key, verified_mask_key
 from consilience.kit.roster import Roster
@@ -98,7 +98,7 @@ def test_a_run_by_files_with_masked_sums_gives_the_model(office: MaskedOffice) -
     assert np.abs(done.fit.mixture.coefficients - pooled.fit.mixture.coefficients).max() < 0.15
     assert {spent_in(folder) for folder in office.folders.values()} == {rho_of(3.0, 1e-6)}
     assert done.fit.privacy.sums == "masked"
-    answers = [AnswerLetter.from_text(path.read_text()) for path in office.mail.glob("round-01.*answer*.json")]
+    answers = [office.opened(path) for path in office.mail.glob("round-01.*answer*.json")]
     given = [decode(each.answer) for each in answers]
     rows = MaskedSums.opened(given).values[-1] / COUNTED
     assert abs(rows - sum(table.num_rows for table in TABLES.values())) < 200
@@ -110,7 +110,7 @@ def test_what_is_charged_says_that_the_noise_is_a_share(office: MaskedOffice) ->
     draft = office.draft("ash")
     assert any("compare it with two other sites" in said for said in draft.said)
     assert any(fingerprint_of(RunFile.read(office.mail)) in said for said in draft.said)
-    seal_answer(office.folders["ash"], draft)
+    finish_answer(office.folders["ash"], draft)
     entry = charges_in(office.folders["ash"])[0].entry
     question = decode(office.latest("ash").question)
     assert isinstance(question, Masked)

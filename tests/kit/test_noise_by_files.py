@@ -21,9 +21,9 @@ from consilience.datasets.hospitals import STUDY
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder
-from consilience.kit.letters import AnswerLetter, RunFile
+from consilience.kit.letters import RunFile
 from consilience.kit.mail_folder import answer_name
-from consilience.kit.mail_run import begin_by_files, draft_answer, seal_answer
+from consilience.kit.mail_run import begin_by_files, draft_answer, finish_answer
 from consilience.kit.mapping import MappedColumn, TableMapping, read_mapped
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
@@ -92,7 +92,7 @@ def test_a_charge_is_in_the_ledger_before_the_noise_and_says_what_for(
         return [0] * size
 
     monkeypatch.setattr(sys.modules["consilience.site.answer"], "discrete_gaussian", drawn)
-    seal_answer(folder, draft)
+    finish_answer(folder, draft)
     assert seen == [["init", "charge"]]
     entry = charges_in(folder)[0].entry
     question = decode(letter.question)
@@ -109,9 +109,9 @@ def test_a_charge_is_in_the_ledger_before_the_noise_and_says_what_for(
 
 
 def test_the_same_question_has_the_stored_bytes_and_another_in_its_place_has_none(office: Office) -> None:
-    first = AnswerLetter.from_text(office.answer("ash").read_text())
+    first = office.opened(office.answer("ash"))
     spent = spent_in(office.folders["ash"])
-    again = AnswerLetter.from_text(office.answer("ash").read_text())
+    again = office.opened(office.answer("ash"))
     assert first.answer == again.answer
     assert spent_in(office.folders["ash"]) == spent > 0
     letter, run = office.latest("ash"), RunFile.read(office.mail)
@@ -124,7 +124,9 @@ def test_the_same_question_has_the_stored_bytes_and_another_in_its_place_has_non
     ):
         asked = replace(letter, number=number, question=encode(other))
         with pytest.raises(RefusedError):
-            seal_answer(office.folders["ash"], draft_answer(office.folders["ash"], PRIVATE, TABLES["ash"], run, asked))
+            finish_answer(
+                office.folders["ash"], draft_answer(office.folders["ash"], PRIVATE, TABLES["ash"], run, asked)
+            )
     assert spent_in(office.folders["ash"]) == spent
 
 
@@ -137,17 +139,17 @@ def test_a_crash_between_charge_and_answer_costs_the_charge(office: Office, monk
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules["consilience.site.answer"], "discrete_gaussian", crash)
         with pytest.raises(KeyboardInterrupt):
-            seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
+            finish_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
     assert kinds(folder) == ["init", "charge"]
     with pytest.raises(RefusedError, match="charged for an answer that failed"):
-        seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
+        finish_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
     assert kinds(folder) == ["init", "charge"]
 
 
 def test_a_restored_folder_would_spend_its_budget_again_and_is_seen_by_its_head(office: Office, tmp_path: Path) -> None:
     folder, letter = office.folders["ash"].path, office.latest("ash")
     copied = shutil.copytree(folder, tmp_path / "copy")
-    first = AnswerLetter.from_text(office.answer("ash").read_text())
+    first = office.opened(office.answer("ash"))
     entries, spent = office.folders["ash"].entries, spent_in(office.folders["ash"])
 
     def restore() -> SiteFolder:
@@ -156,7 +158,7 @@ def test_a_restored_folder_would_spend_its_budget_again_and_is_seen_by_its_head(
         return SiteFolder.open(folder)
 
     restored, run = restore(), RunFile.read(office.mail)
-    again = seal_answer(restored, draft_answer(restored, PRIVATE, TABLES["ash"], run, letter))
+    again = office.opened(finish_answer(restored, draft_answer(restored, PRIVATE, TABLES["ash"], run, letter)))
     assert decode(again.answer).values != decode(first.answer).values  # other noise, which can be averaged
     assert spent_in(restored) == spent
     told = office.signed(replace(letter, to="ash", head=(len(entries), entries[-1].hash)))
@@ -170,7 +172,7 @@ def test_nothing_but_sums_with_noise_is_answered(office: Office) -> None:
     for other in (Summarise(4, 1), LogLikelihood(start()), Several((question, Summarise(4, 1)))):
         asked = office.signed(replace(letter, question=encode(other)))
         with pytest.raises(RefusedError, match="nothing leaves"):
-            seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, asked))
+            finish_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, asked))
     assert kinds(folder) == ["init"]
 
 
@@ -218,7 +220,7 @@ def test_fingerprints_of_two_runs_over_the_same_rows_differ(office: Office, tmp_
     other = Office(tmp_path / "other", with_noise("epsilon = 2.0"), start=start())
     other.folders = office.folders
     other.advance()
-    letters = [AnswerLetter.from_text(each.answer("ash").read_text()) for each in (office, other)]
+    letters = [each.opened(each.answer("ash")) for each in (office, other)]
     from consilience.messages.codec import message_fingerprint
 
     one, two = (message_fingerprint(letter.answer) for letter in letters)
@@ -268,7 +270,7 @@ def test_a_cell_that_does_not_fit_makes_its_row_zeros_and_changes_no_other(case:
     assert np.isnan(found.rows.X[3]).all()
     draft = draft_answer(office.folders["ash"], PRIVATE, BAD[case](), RunFile.read(office.mail), office.latest("ash"))
     assert any("1 of 900 rows do not fit" in said for said in draft.said)  # the site is told
-    leaves = seal_answer(office.folders["ash"], draft)
+    leaves = office.opened(finish_answer(office.folders["ash"], draft))
     answer = decode(leaves.answer)
     assert isinstance(answer, NoisySums)
     assert len(answer.values) == decode(office.latest("ash").question).mixture.parameter_count + 1

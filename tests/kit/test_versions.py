@@ -122,7 +122,7 @@ def test_a_run_by_files_states_the_version_of_the_coordinator_and_of_each_site(t
         answer_with(office, name, kit)
     assert office.folders["birch"].entries[-1].kind == "answer"
     assert office.folders["birch"].entries[-1].details["kit"] == __version__
-    assert status_of(office.mail).kits == {"ash": OLDER, "birch": __version__}
+    assert status_of(office.mail, identity=office.identity).kits == {"ash": OLDER, "birch": __version__}
     assert office.to_the_end() is not None  # ash was upgraded after the first round
     assert office.notices == []
     (tmp_path / "study.toml").write_text(office.study.to_text())

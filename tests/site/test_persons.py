@@ -17,7 +17,7 @@ from consilience.fit.private_step import PublicStep
 from consilience.kit.examination import examine_table
 from consilience.kit.forecast import forecast_study
 from consilience.kit.letters import RunFile
-from consilience.kit.mail_run import draft_answer, seal_answer
+from consilience.kit.mail_run import draft_answer, finish_answer
 from consilience.kit.private_rows import private_rows
 from consilience.kit.site_fit import wanted_of
 from consilience.kit.spending import charges_in, spent_in
@@ -177,7 +177,7 @@ def test_an_answer_by_files_is_charged_for_persons(tmp_path: Path):
     office = Office(tmp_path, study, start=start(), tables=tables)
     office.advance()
     folder, letter = office.folders["ash"], office.latest("ash")
-    seal_answer(folder, draft_answer(folder, study, tables["ash"], RunFile.read(office.mail), letter))
+    finish_answer(folder, draft_answer(folder, study, tables["ash"], RunFile.read(office.mail), letter))
     details = charges_in(folder)[0].entry.details
     P = decode(letter.question).mixture.parameter_count
     assert details["unit"] == "person with 2 rows"

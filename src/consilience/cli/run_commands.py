@@ -23,6 +23,7 @@ from consilience.estimators.saving import model_text
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.files.json_text import write_text
 from consilience.kit.combination import run_over_files
+from consilience.kit.folder import SiteIdentity
 from consilience.kit.forecast import doubts_beforehand
 from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
@@ -116,7 +117,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll, "identity": identity}
         done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
     with report_as(CommandFault.RUN):
-        kits = {} if mailbox is None else status_of(mailbox, told).kits
+        kits = {} if mailbox is None else status_of(mailbox, told, identity).kits
     _write(done, out, request.output, kits)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
     again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
@@ -205,7 +206,10 @@ def status(mailbox: MailPath, own: OwnPath = None, as_json: AsJson = False) -> N
     The names of the sites that are awaited are known to the coordinator alone.
     """
     with report_as(CommandFault.RUN):
-        found = status_of(mailbox, read_run(mailbox, own_folder(mailbox, own)))
+        private = own_folder(mailbox, own)
+        known = private / COORDINATOR_KEY
+        identity = SiteIdentity.load(known) if known.is_file() else None
+        found = status_of(mailbox, read_run(mailbox, private), identity)
     document = {
         "run": found.run.identity,
         "study": found.run.study,

@@ -39,7 +39,7 @@ from consilience.kit.examination import Examination, check_people
 from consilience.kit.folder import KEY, LEDGER, POLICY, SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter
 from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
-from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, read_mail, seal_answer
+from consilience.kit.mail_run import Draft, draft_answer, finish_answer, is_answered, open_question, read_mail
 from consilience.kit.mapping import TableMapping
 from consilience.kit.mask_keys import public_mask_key
 from consilience.kit.notices import record_retractions
@@ -116,10 +116,10 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
         draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who, mapping=made)
     _approve(folder, draft, wanted, who, output, numbers=numbers, no_input=no_input)
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
-        sealed = seal_answer(folder, draft)
+        text = finish_answer(folder, draft)
     target = (out or mailbox) / answer_name(letter.number, folder.name)
     with report_as(CommandFault.OUTPUT):
-        write_whole(target, sealed.to_text())
+        write_whole(target, text)
     said = "The site refuses the question; the ledger has the reason." if draft.reason else "The ledger has the answer."
     output.data(
         {"file": str(target), "round": letter.number, "refused": draft.reason or None}, f"{target} written. {said}"

@@ -26,6 +26,7 @@ from consilience.messages.site_names import site_names
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 MOST_BYTES = 2**14
 """Maximum size of a file with a key."""
@@ -85,10 +86,14 @@ class SiteIdentity:
         """Public key as it stands in a roster, ``ed25519:...``."""
         return encode_key(self._key.public_key().public_bytes_raw())
 
-    @property
-    def private_bytes(self) -> bytes:
-        """The 32 bytes of the private key, from which other keys are derived; they never leave the process."""
-        return self._key.private_bytes_raw()
+    def exchange_key(self, purpose: str) -> X25519PrivateKey:
+        """Return the private key for secrets with others, which follows from this key and a purpose by HKDF-SHA256."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose.encode()).derive
+        return X25519PrivateKey.from_private_bytes(derive(self._key.private_bytes_raw()))
 
     def sign(self, content_hash: str) -> str:
         """Return the signature of a content hash, ``ed25519:...``."""

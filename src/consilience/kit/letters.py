@@ -329,6 +329,8 @@ class RunFile:
         Version of the library that began the run, which is not part of its identity; empty if it is not stated.
     signer : str
         Public key with which the coordinator signs this file and all questions; empty for a run that nobody signs.
+    box : str
+        Public key for which answers are sealed; empty if they are not.
     listed : (int, str) or None
         Number of sites and hash of their names and keys, as a file states them; None if they follow from the names.
     former : bool
@@ -345,6 +347,7 @@ class RunFile:
     masks: Mapping[str, str] = field(default_factory=dict)
     kit: str = field(default="", compare=False)
     signer: str = ""
+    box: str = ""
     listed: tuple[int, str] | None = None
     former: bool = False
     signature: str = field(default="", compare=False)
@@ -358,7 +361,8 @@ class RunFile:
         if self.former:
             return {**begun, **named, **masks}
         number, listed = self._listed
-        return {**begun, "number": number, "listed": listed, "signer": self.signer, **(named if masks else {}), **masks}
+        keys = {"signer": self.signer, "box": self.box}
+        return {**begun, "number": number, "listed": listed, **keys, **(named if masks else {}), **masks}
 
     @cached_property
     def _listed(self) -> tuple[int, str]:
@@ -413,7 +417,7 @@ class RunFile:
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], *, former: bool) -> RunFile:
-        own = {"sites", "keys"} if former else {"number", "listed", "signer"}
+        own = {"sites", "keys"} if former else {"number", "listed", "signer", "box"}
         named = set() if former or "masks" not in content else {"sites", "keys"}
         if set(content) != {"study", "coordinator", "start"} | own | named | ({"masks"} & set(content)):
             raise ValueError
@@ -433,7 +437,8 @@ class RunFile:
         listed = as_head((content["number"], content["listed"]))
         if listed[0] > MOST_SITES or (sites and found._listed != listed):
             raise ValueError
-        return replace(found, signer=as_name(content["signer"]), listed=None if sites else listed)
+        signer, box = as_name(content["signer"]), as_name(content["box"])
+        return replace(found, signer=signer, box=box, listed=None if sites else listed)
 
     @classmethod
     def read(cls, folder: Path) -> RunFile:

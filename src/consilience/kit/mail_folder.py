@@ -7,21 +7,24 @@ or answer is named with the reason and never used.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from consilience.errors import EngineError, InvalidInputError
 from consilience.files.json_text import parse_json, read_text, replace_file
+from consilience.kit.folder import SiteIdentity
 from consilience.kit.letters import RUN, AnswerLetter, FormerQuestion, Letter, QuestionLetter, RunFile
 from consilience.kit.private_files import slug
 from consilience.kit.roster import MOST_SITES
+from consilience.kit.sealed_answers import AnyAnswer, SealedAnswer, opened_or_why
 from consilience.kit.versions import kits_of
 
 MOST_FILES = 100 * MOST_SITES
 STUDY, END = "study.toml", "finished.json"
 """Files of a run besides questions and answers: the study, and the mark of its end."""
-KINDS: dict[str, type[Letter]] = {kind.kind: kind for kind in (QuestionLetter, AnswerLetter)}
+_READ: tuple[type[Letter | SealedAnswer], ...] = (QuestionLetter, AnswerLetter, SealedAnswer)
+KINDS = {each.kind: each for each in _READ}
 
 
 def question_name(number: int, site: str = "") -> str:
@@ -54,9 +57,9 @@ class MailFolder:
     path: Path
     unreadable: dict[str, str] = field(default_factory=dict)
     """Names of files that are not whole letters, with the reason."""
-    _known: dict[str, tuple[tuple[int, int], Letter]] = field(default_factory=dict, repr=False)
+    _known: dict[str, tuple[tuple[int, int], Letter | SealedAnswer]] = field(default_factory=dict, repr=False)
 
-    def letters(self) -> Iterator[tuple[Path, Letter]]:
+    def letters(self) -> Iterator[tuple[Path, Letter | SealedAnswer]]:
         """Yield all letters with their paths, by name; files that were read before and have not changed are kept."""
         self.unreadable.clear()
         paths = sorted(self.path.glob("*.json"))
@@ -80,12 +83,12 @@ class MailFolder:
         """Return the questions in the folder."""
         return [(path, letter) for path, letter in self.letters() if isinstance(letter, QuestionLetter)]
 
-    def answers(self) -> list[tuple[Path, AnswerLetter]]:
+    def answers(self) -> list[tuple[Path, AnyAnswer]]:
         """Return the answers in the folder."""
-        return [(path, letter) for path, letter in self.letters() if isinstance(letter, AnswerLetter)]
+        return [(path, letter) for path, letter in self.letters() if isinstance(letter, AnswerLetter | SealedAnswer)]
 
 
-def letter_of(path: Path) -> Letter:
+def letter_of(path: Path) -> Letter | SealedAnswer:
     """Return the question or answer in a file; raise an error if it is damaged, or something else."""
     text = read_text(path, "a question or an answer", follow=False)
     document = parse_json(text, "a question or an answer")
@@ -160,8 +163,8 @@ class RunStatus:
         return 0 if self.finished or not self.rounds else self.rounds[-1].asked - len(self.rounds[-1].answered)
 
 
-def status_of(folder: Path, run: RunFile | None = None) -> RunStatus:
-    """Read the folder of a run; its file has no names of sites, which the coordinator knows and can pass."""
+def status_of(folder: Path, run: RunFile | None = None, identity: SiteIdentity | None = None) -> RunStatus:
+    """Read the folder of a run; the coordinator can pass the run with the names of its sites, and the key."""
     run, mail = RunFile.read(folder) if run is None else run, MailFolder(folder)
     letters = list(mail.letters())
     unused = dict(mail.unreadable) | {path.name: "it is of another run" for path, x in letters if x.run != run.identity}
@@ -169,14 +172,22 @@ def status_of(folder: Path, run: RunFile | None = None) -> RunStatus:
     numbers = sorted({letter.number for _, letter in mine if isinstance(letter, QuestionLetter)})
     rounds = tuple(_round(run, number, [each for each in mine if each[1].number == number]) for number in numbers)
     asked = {letter.hash for _, letter in mine if isinstance(letter, QuestionLetter)}
-    answers = [letter for _, letter in mine if isinstance(letter, AnswerLetter) and letter.asked in asked]
+    answers = [each for _, letter in mine if (each := _answer_to(letter, asked, identity)) is not None]
     kits = kits_of(answer for answer in answers if not run.sites or answer.site in run.sites)
     return RunStatus(run, rounds, unused, _is_over(folder, run), kits)
 
 
+def _answer_to(letter: object, asked: Collection[str], identity: SiteIdentity | None) -> AnswerLetter | None:
+    """Return the answer in a file if it is one to these questions, and if it can be opened."""
+    if isinstance(letter, SealedAnswer) and letter.asked in asked:
+        letter = opened_or_why(letter, identity)
+    return letter if isinstance(letter, AnswerLetter) and letter.asked in asked else None
+
+
 def _round(run: RunFile, number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:
     questions = {letter.hash: (path, letter) for path, letter in letters if isinstance(letter, QuestionLetter)}
-    answers = {x.site: path for path, x in letters if isinstance(x, AnswerLetter) and x.asked in questions}
+    sent = [(path, each) for path, each in letters if isinstance(each, AnswerLetter | SealedAnswer)]
+    answers = {each.site: path for path, each in sent if each.asked in questions}
     readers = {hashed: _readers(run, letter) for hashed, (_, letter) in questions.items()}
     asked = {site for names, _ in readers.values() for site in names}
     answered = asked & set(answers) if run.sites else set(answers)

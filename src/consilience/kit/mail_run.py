@@ -26,10 +26,12 @@ from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy, RunRules
+from consilience.kit.private_files import write_once
 from consilience.kit.release import check_not_withdrawn, envelope_of
 from consilience.kit.roster import verify_signature
+from consilience.kit.sealed_answers import seal_answer
 from consilience.kit.site_fit import flow_of
-from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
+from consilience.kit.site_rounds import ANSWERS, RunPart, entries_of, open_contract, open_private, stored_reply
 from consilience.kit.spending import cost_line
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
@@ -59,6 +61,8 @@ class Draft:
         What the people at the site are told before they approve.
     reason : str
         Why the site refuses the question; it stays there.
+    box : str
+        Public key for which the answer is sealed; empty if it is not.
     """
 
     letter: QuestionLetter
@@ -67,6 +71,7 @@ class Draft:
     answer: Callable[[], bytes] | None = None
     said: tuple[str, ...] = ()
     reason: str = ""
+    box: str = ""
 
     @property
     def is_new(self) -> bool:
@@ -119,10 +124,11 @@ def open_question(mail: MailFolder, run: RunFile, site: str) -> QuestionLetter |
 
 def is_answered(folder: SiteFolder, mail: MailFolder, letter: QuestionLetter) -> bool:
     """Whether the site's own answer to a question is in the folder; one that somebody else wrote does not count."""
-    reply = stored_reply(folder, letter.run, letter.number, letter.hash)
-    wanted = (folder.name, letter.number, letter.hash, reply)
-    return reply is not None and any(
-        (each.site, each.number, each.asked, each.answer) == wanted for _, each in mail.answers()
+    sent = sent_text(folder, letter)
+    wanted = (letter.run, letter.number, folder.name, letter.hash)
+    return sent is not None and any(
+        (each.run, each.number, each.site, each.asked) == wanted and each.to_text() == sent
+        for _, each in mail.answers()
     )
 
 
@@ -171,7 +177,7 @@ def draft_answer(
         raise RefusedError("the study is one file of each site: use 'consilience site fit' and 'site release'")
     reply = stored_reply(folder, letter.run, letter.number, letter.hash)
     if reply is not None:
-        return Draft(letter, study.way, reply)
+        return Draft(letter, study.way, reply, box=run.box)
     table_path = "" if source is None else str(source.resolve())
     read_by = "" if mapping is None else mapping.identity
     part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by)
@@ -183,11 +189,11 @@ def draft_answer(
         private = open_private(folder, study, table, part, masks)
         worth = (worth_line(study, run, private.rows),) if first else ()
         told = (*said, *private.told, *masked_line(run, masks), _cost_of(folder, study, letter), *worth)
-        return Draft(letter, study.way, None, partial(private.answered, letter.question), told)
+        return Draft(letter, study.way, None, partial(private.answered, letter.question), told, box=run.box)
     site = open_contract(folder, study, table, part)
     said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
     found = site.considered(letter.question)
-    return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason)
+    return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason, run.box)
 
 
 def beginning_lines(folder: SiteFolder, run: RunFile) -> tuple[str, ...]:
@@ -285,14 +291,35 @@ def check_restored(folder: SiteFolder, number: int, hashed: str) -> None:
         )
 
 
-def seal_answer(folder: SiteFolder, draft: Draft) -> AnswerLetter:
-    """Record an answer in the ledger, and return the letter that leaves, signed if the site has a key."""
+def finish_answer(folder: SiteFolder, draft: Draft) -> str:
+    """Record an answer in the ledger, and return the text of the file that leaves.
+
+    It is signed if the site has a key, and sealed if the run has one for it. The text is stored: a question that was
+    answered before has the same file again.
+    """
+    path = _sent_path(folder, draft.letter)
+    if (sent := sent_text(folder, draft.letter)) is not None:
+        return sent
     reply = draft.reply if draft.answer is None else draft.answer()
     if reply is None:
         raise InvalidInputError("there is no answer that could leave")
     letter = draft.letter
     found = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, reply)
-    return replace(found, envelope=envelope_of(folder, found.hash))
+    signed = replace(found, envelope=envelope_of(folder, found.hash))
+    text = (seal_answer(signed, draft.box) if draft.box else signed).to_text()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_once(path, text.encode())
+    return text
+
+
+def sent_text(folder: SiteFolder, letter: QuestionLetter) -> str | None:
+    """Return the text of the file with which a site has answered a question; None if it has none."""
+    path = _sent_path(folder, letter)
+    return read_text(path, "an answer") if path.exists() else None
+
+
+def _sent_path(folder: SiteFolder, letter: QuestionLetter) -> Path:
+    return folder.path / ANSWERS / f"{letter.hash.removeprefix('sha256:')}.letter"
 
 
 def start_of(run: RunFile) -> Mixture | None:

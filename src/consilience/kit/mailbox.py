@@ -23,6 +23,7 @@ from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile, 
 from consilience.kit.mail_folder import MailFolder, question_name, write_whole
 from consilience.kit.release import COVERS
 from consilience.kit.roster import check_signature
+from consilience.kit.sealed_answers import AnyAnswer, SealedAnswer, answer_box, opened_or_why
 from consilience.messages import decode, encode, question_for
 from consilience.messages.questions import Bundle
 from consilience.messages.site_names import site_names
@@ -51,8 +52,9 @@ def begin_folder(folder: Path, own: Path, run: RunFile, identity: SiteIdentity |
     names = [question_name(1, site) for site in site_names(run.sites)]
     if len(set(names)) < len(names):
         raise InvalidInputError("the names of two sites give the same name of a file: change one of them")
-    mine = replace(run, coordinator=_mark(folder, own), signer="" if identity is None else identity.public_key)
+    mine = replace(run, coordinator=_mark(folder, own))
     if identity is not None:
+        mine = replace(mine, signer=identity.public_key, box=answer_box(identity))
         mine = replace(mine, signature=identity.sign(mine.identity))
     if not (folder / RUN).exists():
         if MailFolder(folder).questions():
@@ -61,7 +63,7 @@ def begin_folder(folder: Path, own: Path, run: RunFile, identity: SiteIdentity |
         write_whole(folder / RUN, mine.to_text())
     there = RunFile.read(folder)
     if there.former:
-        mine = replace(mine, former=True, signer="", signature="")
+        mine = replace(mine, former=True, signer="", box="", signature="")
     if there.coordinator != mine.coordinator:
         raise EngineError(f"{folder.name} is of another coordinator: use another folder, or stop that run")
     if there.signer != mine.signer:
@@ -117,7 +119,7 @@ class Mailbox:
     journal : Journal or None
         Journal of the run, by which an answer to a closed round that was not used is told from one that was.
     identity : SiteIdentity or None
-        Key with which questions are signed.
+        Key with which questions are signed and sealed answers are opened.
     require_signatures : bool
     days : float or None
         Time for the answers to a question, by the clock of the coordinator; None for no limit.
@@ -148,6 +150,7 @@ class Mailbox:
     def __post_init__(self) -> None:
         self._mail, self._places = MailFolder(self.folder), {site: i for i, site in enumerate(self.run.sites)}
         self._checked: dict[str, tuple[AnswerLetter, str]] = {}
+        self._opened: dict[str, tuple[SealedAnswer, AnswerLetter | str]] = {}
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -262,19 +265,32 @@ class Mailbox:
         """Return the right answers to a round that are in the folder; others are refused by name."""
         found: dict[str, AnswerLetter] = {}
         doubtful: set[str] = set()
-        for path, letter in self._mail.answers():
-            if reason := self._reason(number, path.name, letter, asked):
+        for path, sent in self._mail.answers():
+            letter = self._open(path.name, sent) if sent.number == number else sent
+            if isinstance(letter, str):
+                self._refuse(path.name, letter)
+            elif reason := self._reason(number, path.name, letter, asked):
                 self._refuse(path.name, reason)
             elif letter.number != number or letter.site not in asked:
                 continue  # of a round that is closed, or already in the journal
-            elif found.setdefault(letter.site, letter).hash != letter.hash:
+            elif isinstance(letter, AnswerLetter) and found.setdefault(letter.site, letter).hash != letter.hash:
                 self._refuse(path.name, f"there is another answer of {letter.site} to the same question: ask it")
                 doubtful.add(letter.site)
         for name, reason in self._mail.unreadable.items():
             self._refuse(name, f"{reason} (half of a file, if it is still being copied)")
         return {site: letter for site, letter in found.items() if site not in doubtful}
 
-    def _reason(self, number: int, name: str, letter: AnswerLetter, asked: Mapping[str, QuestionLetter]) -> str:
+    def _open(self, name: str, sent: AnyAnswer) -> AnswerLetter | str:
+        """Return the letter of an answer, or why it does not open; each file is opened once."""
+        if isinstance(sent, AnswerLetter):
+            return sent
+        known, found = self._opened.get(name, (None, ""))
+        if known is not sent:
+            found = opened_or_why(sent, self.identity)
+            self._opened[name] = sent, found
+        return found
+
+    def _reason(self, number: int, name: str, letter: AnyAnswer, asked: Mapping[str, QuestionLetter]) -> str:
         """Return why a file cannot be used in this run; empty if it can, or if it was used in an earlier round."""
         if letter.run != self.run.identity:
             return "it is of another run"
@@ -286,7 +302,7 @@ class Mailbox:
             return ""
         if letter.asked != asked[letter.site].hash:
             return "it answers another question than the one of this round"
-        return self._forgery(name, letter)
+        return self._forgery(name, letter) if isinstance(letter, AnswerLetter) else ""
 
     def _forgery(self, name: str, letter: AnswerLetter) -> str:
         """Return why the signature of an answer is refused; it is verified once, however often the folder is read."""
@@ -297,7 +313,7 @@ class Mailbox:
             self._checked[name] = letter, said
         return said
 
-    def _of_other_round(self, number: int, letter: AnswerLetter) -> str:
+    def _of_other_round(self, number: int, letter: AnyAnswer) -> str:
         """Return why an answer to another round cannot be used; empty if it was used, or if no journal says."""
         if letter.number > number:
             return "it is of a round that has not begun"

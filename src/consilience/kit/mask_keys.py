@@ -27,12 +27,7 @@ MARK = "x25519:"
 
 def private_mask_key(identity: SiteIdentity) -> X25519PrivateKey:
     """Return the private key of a site for masks."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"consilience key for masks 1").derive
-    return X25519PrivateKey.from_private_bytes(derive(identity.private_bytes))
+    return identity.exchange_key("consilience key for masks 1")
 
 
 def public_mask_key(name: str, identity: SiteIdentity) -> str:
