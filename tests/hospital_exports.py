@@ -70,6 +70,7 @@ kind = "category"
 levels = ["planned", "emergency"]
 """
 ROWS = {"adlershof": 820, "boston": 1400, "cardiff": 610, "delft": 350}
+NAMES = tuple(ROWS)
 
 
 def hospital(n: int, seed: int) -> dict[str, list]:
@@ -90,6 +91,17 @@ def hospital(n: int, seed: int) -> dict[str, list]:
         "sex": ["male" if each else "female" for each in male],
         "admission": ["emergency" if each else "planned" for each in urgent],
     }
+
+
+def related(seed: int, n: int = 900) -> dict[str, np.ndarray]:
+    """A hospital whose columns are related: older patients have more diseases, and are women more often."""
+    rng = np.random.default_rng([31, seed])
+    table = {name: np.array(values, dtype=object) for name, values in hospital(n, seed).items()}
+    old = (table["age"].astype(float) - 65) / 15
+    table["charlson"] = np.clip(rng.poisson(np.exp(1.1 + 0.35 * old)), 0, 20)
+    table["sex"] = np.where(rng.random(n) < 1 / (1 + np.exp(0.6 * old)), "male", "female")
+    table["crp"] = np.array([1.0 if value is None else value for value in table["crp"]])
+    return table
 
 
 def export(name: str, folder: Path) -> Path:

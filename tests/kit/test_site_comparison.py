@@ -21,23 +21,11 @@ from consilience.kit.table_one import table_one
 from consilience.messages import LocalFit
 from consilience.model.summary import column_summary
 from consilience.report import verdict
-from hospital_exports import STUDY, hospital
+from hospital_exports import NAMES, STUDY, related
 
 LOS = Study.from_text(STUDY)
 WIDE = Study.from_text(STUDY.replace("high = ", "high = 100"))
 """The same without narrow ranges, which would stop most errors at the site."""
-NAMES = ("adlershof", "boston", "cardiff", "delft")
-
-
-def related(seed: int, n: int = 900) -> dict[str, np.ndarray]:
-    """A hospital whose columns are related: older patients have more diseases, and are women more often."""
-    rng = np.random.default_rng([31, seed])
-    table = {name: np.array(values, dtype=object) for name, values in hospital(n, seed).items()}
-    old = (table["age"].astype(float) - 65) / 15
-    table["charlson"] = np.clip(rng.poisson(np.exp(1.1 + 0.35 * old)), 0, 20)
-    table["sex"] = np.where(rng.random(n) < 1 / (1 + np.exp(0.6 * old)), "male", "female")
-    table["crp"] = np.array([1.0 if value is None else value for value in table["crp"]])
-    return table
 
 
 def sent(name: str, table: dict[str, np.ndarray], study: Study = LOS) -> SiteFile:

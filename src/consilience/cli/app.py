@@ -9,7 +9,7 @@ import platform
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 import typer
 
 from consilience._version import __version__
-from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.drafting import EMPTY, draft_study
-from consilience.cli.notice_commands import leave_out, part_notices
+from consilience.cli.notice_commands import check_signatures, leave_out, part_notices
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
 from consilience.cli.reporting import (
@@ -55,7 +55,7 @@ from consilience.kit.notices import Withdrawal
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_files import slug
 from consilience.kit.release import release_fit, verify_ledger
-from consilience.kit.roster import Roster, Signed, check_signature, verify_signature
+from consilience.kit.roster import verify_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site, flow_of
 from consilience.kit.study import Study
 from consilience.kit.study_notes import keep_reading
@@ -305,14 +305,14 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     wanted, output, sent = study_of(study), Output(as_json, quiet), list[AnySiteFile]()
     check_free(out, overwrite=overwrite)
     check_report(report_to, tables, overwrite=overwrite)
-    files, notices = part_notices(wanted, files)
+    files, notices = part_notices(wanted, files, output)
     for path in files:
         try:
             sent.append(read_sent_file(read_text(path, "a site file")))
         except ConsilienceError as error:
             raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
     withdrawals = [each for each in notices if isinstance(each, Withdrawal)]
-    known = _check_signatures(wanted, [*sent, *withdrawals], roster, output)
+    known = check_signatures(wanted, [*sent, *withdrawals], roster, output)
     files, sent = leave_out(files, sent, notices, output)
     if len(sent) == 1:
         output.say("There is one file: the model is that of this site.", style="yellow")
@@ -422,27 +422,6 @@ def demo_hospitals(
     output.say(f"The page that the people of a hospital read: {folder}/sites/ash/page.html")
     output.say(f"The report that people keep: {written}")
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
-
-
-def _check_signatures(study: Study, files: Sequence[Signed], roster: Path | None, output: Output) -> Roster | None:
-    """Return the roster, after every file was checked against it.
-
-    Unsigned files are named, or refused if the study requires signatures.
-    """
-    known = None
-    if roster is not None:
-        with report_as(CommandFault.ROSTER):
-            known = Roster.read(roster)
-    absent = [] if known is None else sorted(set(known.names) - {file.site for file in files})
-    if absent:
-        output.say(f"In the roster, but without a file: {', '.join(absent)}", style="yellow")
-    for file in files:
-        with report_missing_extra():
-            found = check_signature(file, known, study.minimum.require_signatures)
-        if found.status == "refused":
-            raise CommandError(CommandFault.SIGNATURE, found.said)
-        output.say(found.said)
-    return known
 
 
 def main() -> None:

@@ -28,7 +28,9 @@ from consilience.kit.notices import (
     write_withdrawal,
 )
 from consilience.kit.release import LastFit, still_replaced
+from consilience.kit.roster import Roster, Signed, check_signature
 from consilience.kit.study import Study
+from consilience.kit.table_letter import is_table_letter
 
 Notice = Withdrawal | Retraction
 KeyPath = Annotated[Path, typer.Option("--key", help="Key of the coordinator, in PEM; it is made if there is none.")]
@@ -126,13 +128,40 @@ def _site_file(path: Path) -> SiteFile:
 # ---------------------------------------------------------------- combining
 
 
-def part_notices(study: Study, paths: Sequence[Path]) -> tuple[list[Path], list[Notice]]:
-    """Part files of sites from notices, which stand beside them; raise an error for a notice of another study."""
+def check_signatures(study: Study, files: Sequence[Signed], roster: Path | None, output: Output) -> Roster | None:
+    """Return the roster, after every file was checked against it.
+
+    Unsigned files are named, or refused if the study requires signatures.
+    """
+    known = None
+    if roster is not None:
+        with report_as(CommandFault.ROSTER):
+            known = Roster.read(roster)
+    absent = [] if known is None else sorted(set(known.names) - {file.site for file in files})
+    if absent:
+        output.say(f"In the roster, but without a file: {', '.join(absent)}", style="yellow")
+    for file in files:
+        with report_missing_extra():
+            found = check_signature(file, known, study.minimum.require_signatures)
+        if found.status == "refused":
+            raise CommandError(CommandFault.SIGNATURE, found.said)
+        output.say(found.said)
+    return known
+
+
+def part_notices(study: Study, paths: Sequence[Path], output: Output) -> tuple[list[Path], list[Notice]]:
+    """Part files of sites from notices, which stand beside them; raise an error for a notice of another study.
+
+    Letters on columns may stand there too, and are left out.
+    """
     files, notices = list[Path](), list[Notice]()
     for path in paths:
         with report_as(CommandFault.SITE_FILE):
             text = read_text(path, "a site file")
             found = read_notice(text) if is_notice(text) else None
+        if is_table_letter(text):
+            output.say(f"{path} is a letter on columns, which 'consilience study compare' reads: not used.")
+            continue
         if isinstance(found, Withdrawal) and found.study != study.identity:
             raise CommandError(CommandFault.COMBINATION, f"{path}: {found} from another study")
         if found is None:

@@ -15,6 +15,7 @@ import typer
 
 from consilience.cli.annex import annex_of
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
+from consilience.cli.letter_commands import share_letter
 from consilience.cli.mapping_commands import MappingPath, map_export, mapped_table, mapping_of
 from consilience.cli.notice_commands import retractions_of, withdraw_site
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
@@ -217,16 +218,24 @@ def check(  # noqa: PLR0917 - typer makes options of them
     study: StudyPath,
     table: TablePath,
     mapping: MappingPath = None,
+    share: Annotated[
+        Path | None, typer.Option(help="Letter to write: counts with noise, for 'consilience study compare'.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Who approves the letter; the user's name if not given.")] = None,
+    no_input: NoInput = False,
+    overwrite: Overwrite = False,
     where: Where = HERE,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Hold a table against a study: what does not fit, where, how often, and what to do. No value is shown.
 
-    If the site has a folder, the rules of its policy on tables are applied too.
+    If the site has a folder, the rules of its policy on tables are applied too. With --share the site also writes a
+    letter on its columns, after a person has approved it; without it nothing leaves.
     """
     wanted, output = study_of(study), Output(as_json, quiet)
-    rows = mapped_table(table, wanted, mapping_of(name, where, mapping))
+    made = mapping_of(name, where, mapping)
+    rows = mapped_table(table, wanted, made)
     found = examine_for_study(wanted, rows)
     refusal = policy_refusal(name, where, wanted, rows) if found.fits and wanted.way == "limits" else ""
     _note_check(where / slug(name), wanted, rows, (study, table), found)
@@ -253,6 +262,8 @@ def check(  # noqa: PLR0917 - typer makes options of them
         },
         "\n".join([*lines, *(flow if wanted.cohort else ()), verdict]),
     )
+    if share is not None:
+        share_letter((name, where), wanted, table, made, share, by, output, no_input=no_input, overwrite=overwrite)
     if not found.fits:
         raise CommandError(CommandFault.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
     if refusal:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from consilience.cli.catalogue import CommandFault, report_as
+from consilience.cli.letter_commands import compare_command
 from consilience.cli.notice_commands import print_coordinator_key, retract_files
 from consilience.cli.options import AsJson, StudyPath
 from consilience.cli.output import Output, check_start_file, model_of, study_of
@@ -36,6 +37,7 @@ GUESSED = (
 study_app = typer.Typer(no_args_is_help=True, help="What a coordinator does beside the fit. No row is read.")
 study_app.command("key")(print_coordinator_key)
 study_app.command("retract")(retract_files)
+study_app.command("compare")(compare_command)
 
 
 @study_app.command("forecast")

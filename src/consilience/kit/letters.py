@@ -257,6 +257,15 @@ def _head(content: Mapping[str, Any], own: set[str]) -> tuple[str, str, int]:
     return as_hash(content["run"]), as_hash(content["study"]), number
 
 
+def format_of(text: str) -> str:
+    """Return the format that a file states; empty if it is not JSON, or states none."""
+    try:
+        document = parse_json(text, "a file")
+    except InvalidInputError:
+        return ""
+    return str(document.get("format", "")) if isinstance(document, dict) else ""
+
+
 def as_hash(value: Any) -> str:
     """Return a hash, ``sha256:...``; raise an error for anything else."""
     if not isinstance(value, str) or not HASH.fullmatch(value):

@@ -17,7 +17,7 @@ from consilience.files.json_text import parse_json
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER, SiteFolder, SiteIdentity
-from consilience.kit.letters import SealedText, as_hash, as_mapping, as_name
+from consilience.kit.letters import SealedText, as_hash, as_mapping, as_name, format_of
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import COVERS, envelope_of
 from consilience.kit.roster import signed_hash, verify_signature
@@ -34,11 +34,7 @@ def _today() -> str:
 
 def is_notice(text: str) -> bool:
     """Return whether a text is one of the notices, by the format that it states."""
-    try:
-        document = parse_json(text, "a file")
-    except InvalidInputError:
-        return False
-    return isinstance(document, dict) and document.get("format") in (Withdrawal.kind, Retraction.kind)
+    return format_of(text) in (Withdrawal.kind, Retraction.kind)
 
 
 def read_notice(text: str) -> Withdrawal | Retraction:

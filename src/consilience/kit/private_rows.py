@@ -95,7 +95,7 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
     found = np.concatenate(read)  # (d + 1, n)
     found[:, unfit] = np.nan
     kept = ~(dropped | outside)
-    further = kept & ~_counted(table, study.persons, kept)
+    further = kept & ~first_rows(table, study.persons, kept)
     kept &= ~further
     inside = np.ascontiguousarray(found[:, kept])
     rows = Rows(inside[:-1].T, inside[-1:].T)
@@ -103,7 +103,7 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
     return PrivateRows(rows, counts, *sizes)
 
 
-def _counted(table: pa.Table, persons: PersonUnit | None, kept: Mask) -> Mask:
+def first_rows(table: pa.Table, persons: PersonUnit | None, kept: Mask) -> Mask:
     """Mark the first rows of each person among those that are kept, as many as count; all rows without persons.
 
     Rows without a label are those of one person.

@@ -45,6 +45,8 @@ UNITS, RELATED = 4.5, 3.0
 """Thresholds for a factor of units, and for a shuffled column or swapped levels."""
 MENDED, FAR = 3.0, 9.0
 """Distance up to which a factor mends a column, and from which one that none mends is a question to the site."""
+TIE = 4.0
+"""Difference of squared distances that does not tell factors apart."""
 NODES = ndtri((np.arange(99) + 1) / 100)
 """Quantiles of the normal distribution, at which a column in other units is computed."""
 POINTS = 400
@@ -90,12 +92,15 @@ class Relations:
         Sampling variance of each.
     shares : (D,) array
         Shares of levels; NaN for numbers.
+    share_errors : (D,) array
+        Sampling variance of the logit of each.
     """
 
     columns: list[str]
     values: Array
     errors: Array
     shares: Array
+    share_errors: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +224,8 @@ def _relations(study: Study, file: SiteFile, covariance: Array, n: float) -> Rel
     correlation = np.where(same, np.nan, np.arctanh(np.clip(correlation, -0.99, 0.99)))
     slopes = _slopes(study, summary.x_mean, _effects(study, file, covariance), (A, spread))
     values = np.column_stack([correlation, slopes])
-    return Relations(names, values, np.full(values.shape, 1 / n), np.array(shares))
+    p = np.array(shares)
+    return Relations(names, values, np.full(values.shape, 1 / n), p, 1 / (n * np.maximum(p * (1 - p), 1e-3)))
 
 
 def _slopes(study: Study, mean: Array, effects: Array | None, quantities: tuple[Array, Array]) -> Array:
@@ -283,7 +289,7 @@ def _units(columns: Sequence[Column], site: SiteColumns, others: Sequence[SiteCo
         variance = [_usual(found[:, 0] / middle[1], MEANS)[1], _usual(np.log(found[:, 1]), SPREADS)[1]]
         number = _Number(column.rule, own, middle, np.array(variance) + site.errors[column.name])
         factors = factors_to(column.rule.unit)
-        name = min(factors, key=lambda each: number.distance(factors[each]))
+        name = _likeliest(number, factors)
         as_is, mended = number.distance(), number.distance(factors[name])
         if (as_is - mended) / 2 > UNITS and mended < MENDED**2:
             yield _of_units(site.name, column, name, factors[name])
@@ -292,6 +298,13 @@ def _units(columns: Sequence[Column], site: SiteColumns, others: Sequence[SiteCo
                 f"{column.name} is far from that of the other sites, and no change of units explains it: is it right?"
             )
             yield ColumnFinding(site.name, column.name, "far", text)
+
+
+def _likeliest(number: _Number, factors: Mapping[str, float]) -> str:
+    """Return the factor that makes a site most like the others; of those that are hardly apart, one of times."""
+    apart = {name: number.distance(factor) for name, factor in factors.items()}
+    least = min(apart.values())
+    return min(apart, key=lambda name: (apart[name] > least + TIE, "(from" not in name, apart[name]))
 
 
 def _in_units(rule: Rule, moments: Array, factor: float) -> tuple[float, float]:
@@ -364,6 +377,7 @@ def _exchanges(
     logits = np.array([_logit(each.shares[mine]) for each in found])
     share = _logit(own.shares[mine])
     expected, spread = _usual(logits, SHARES)
+    spread = spread + own.share_errors[mine]
     as_is = np.nansum(_squares(own.values[mine] - middle[mine], variance[mine]))
     as_is += np.sum(_squares(share - expected, spread))
     for one, other in combinations(range(len(column.levels)), 2):
