@@ -60,14 +60,14 @@ def html_report(result: Result, *, title: str = "", **known: Any) -> str:
 
 def _head(findings: Findings, title: str) -> Head:
     subject = findings.subject
-    words, what = subject.words, "combined study" if subject.result is not None else "model"
+    words, what = subject.words, "combined study" if subject.evidence is not None else "model"
     kicker = " · ".join(filter(None, (f"Report on a {what}", subject.study, subject.date)))
     banner = f"Simulated data: no real {words.rows[0]} is behind any number." if words.simulated else ""
     about = "about " if subject.privacy else ""
     names = [site.name for site in subject.sites]
     at = f" at {words.count_sites(len(names))}" if names else ""
     listed = f": {', '.join(names)}" if 0 < len(names) <= 12 else ""
-    record = " No record left one." if subject.result is not None else ""
+    record = " No record left one." if subject.evidence is not None else ""
     facts = [("Question", words.question)] if words.question else []
     facts.append(("Data", f"{about}{words.count_rows(subject.model.n_labels_)}{at}{listed}.{record}"))
     facts += [("Period", words.period)] if words.period else []

@@ -43,7 +43,7 @@ class Findings:
     @cached_property
     def effects(self) -> list[KindEffect]:
         """Every effect within every kind."""
-        return find_effects(self.subject.model, self.subject.result, self.kinds, self.steps)
+        return find_effects(self.subject.model, self.subject.evidence, self.kinds, self.steps)
 
     @cached_property
     def predictions(self) -> list[Prediction]:

@@ -9,11 +9,9 @@ from math import exp, log, nan, sqrt
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names
-from consilience.methods import CombinedFit
-from consilience.plot.federated_results import site_forest
+from consilience.fitted.protocols import FittedMixture, response_names
 from consilience.report.kinds import LEVEL, RowKind
+from consilience.report.run_evidence import BetweenSites, RunEvidence, WithoutUnits
 from consilience.report.scale import NaturalStep
 
 FOR_PREDICTION = 4
@@ -91,13 +89,13 @@ class KindEffect:
 
 
 def find_effects(
-    model: FittedMixture, result: FederatedResult | None, kinds: tuple[RowKind, ...], steps: list[NaturalStep]
+    model: FittedMixture, evidence: RunEvidence | None, kinds: tuple[RowKind, ...], steps: list[NaturalStep]
 ) -> list[KindEffect]:
     """Return the effect of each step within each kind on each response: all kinds of a step beside each other."""
     names = response_names(model)
     of = [""] if len(names) == 1 else names
     return [
-        _effect(model, result, kind, step, c=c, response=name)
+        _effect(model, evidence, kind, step, c=c, response=name)
         for c, name in enumerate(of)
         for step in steps
         for kind in kinds
@@ -105,48 +103,45 @@ def find_effects(
 
 
 def _effect(
-    model: FittedMixture, result: FederatedResult | None, kind: RowKind, step: NaturalStep, *, c: int, response: str
+    model: FittedMixture, evidence: RunEvidence | None, kind: RowKind, step: NaturalStep, *, c: int, response: str
 ) -> KindEffect:
     k, t, inference = kind.expert, step.place, model.inference_
     bounds = (inference.estimates, *inference.interval(LEVEL))
     estimate, lower, upper = (float(step.size * part.experts[k, c, t]) for part in bounds)
     joint = (estimate, min(lower, upper), max(lower, upper))
-    if result is None:
+    if evidence is None:
         return KindEffect(kind, step, response, joint)
-    without, error = _without(model, result, k, c, step)
+    without, error = _without(model, evidence.without, k, c, step)
     return KindEffect(
         kind,
         step,
         response,
         joint,
-        _at_sites(result, k, c, step),
-        _agreement(model, result, k, c, step),
+        _at_sites(evidence, k, c, step),
+        _agreement(model, evidence.between, k, c, step),
         without,
         error,
     )
 
 
-def _at_sites(result: FederatedResult, k: int, c: int, step: NaturalStep) -> tuple[SiteEffect, ...]:
+def _at_sites(evidence: RunEvidence, k: int, c: int, step: NaturalStep) -> tuple[SiteEffect, ...]:
     """Return the effect at each site; nothing where a method gets no estimates of single sites."""
-    if not isinstance(result.fit, CombinedFit) and not result.models:
+    found = evidence.coefficients
+    if found is None:
         return ()
-    try:
-        found = site_forest(result, k, c, step.place)
-    except (InvalidInputError, AttributeError):  # of several classes, or refined from a site's model
-        return ()
-    reach = ndtri(0.5 + LEVEL / 2) * np.sqrt(found.variances) * abs(step.size)
-    information = 1 / found.variances
+    variances = found.variances[:, k, c, step.place]
+    reach = ndtri(0.5 + LEVEL / 2) * np.sqrt(variances) * abs(step.size)
+    information = 1 / variances
     weights = information / np.nansum(information) if np.isfinite(information).any() else information
-    at = found.estimates * step.size
-    rows = zip(found.names, at, at - reach, at + reach, weights, strict=True)
-    return tuple(SiteEffect(name, (float(b), float(low), float(high)), float(w)) for name, b, low, high, w in rows)
+    at = found.estimates[:, k, c, step.place] * step.size
+    rows = zip(evidence.sites, at, at - reach, at + reach, weights, strict=True)
+    return tuple(SiteEffect(site.name, (float(b), float(low), float(high)), float(w)) for site, b, low, high, w in rows)
 
 
-def _agreement(model: FittedMixture, result: FederatedResult, k: int, c: int, step: NaturalStep) -> Agreement | None:
-    combination = getattr(result.fit, "combination", None)
-    if combination is None:
+def _agreement(model: FittedMixture, found: BetweenSites | None, k: int, c: int, step: NaturalStep) -> Agreement | None:
+    if found is None:
         return None
-    found, at = combination.heterogeneity, c * model.mixture_.design.p + step.place
+    at = c * model.mixture_.design.p + step.place
     if at >= found.Q.shape[1] or not np.isfinite(found.Q[k, at]) or found.df[k, at] < 1:
         return None
     Q, df, tau2 = (float(part[k, at]) for part in (found.Q, found.df, found.tau2))
@@ -187,15 +182,17 @@ def _bound(error: float, log_H: float, sign: int) -> float:
 
 
 def _without(
-    model: FittedMixture, result: FederatedResult, k: int, c: int, step: NaturalStep
+    model: FittedMixture, found: WithoutUnits | None, k: int, c: int, step: NaturalStep
 ) -> tuple[dict[str, float], float]:
     """Return the effect without each institution, and the standard error in which changes are measured."""
-    found, at = result.fit.left_out, model.inference_.estimates
+    at = model.inference_.estimates
     if found is None:
         return {}, nan
     _, C, p = at.experts.shape
     i = at.gate.size + (k * C + c) * p + step.place
     centre = float(at.experts[k, c, step.place])
     errors = model.inference_.deviations() if found.errors is None else found.errors
-    changed = {unit: step.size * (centre + float(change[i])) for unit, change in found.changes.items()}
+    changed = {
+        unit: step.size * (centre + float(change[i])) for unit, change in zip(found.units, found.changes, strict=True)
+    }
     return {unit: value for unit, value in changed.items() if np.isfinite(value)}, float(errors[i]) * abs(step.size)

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.survey import SiteReport
 from consilience.fitted import protocols
 from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
-from consilience.fitted.site_influence import site_influences, with_influences
 from consilience.model import Mixture
 from consilience.numerics.arrays import IntArray
 from consilience.plot.drawing import estimator_of
+from consilience.report.run_evidence import OrdersCompared, RunEvidence, SiteAccount
 from consilience.report.wording import Words
 
 Result = FittedMixture | FederatedResult | FederatedComparison
@@ -72,9 +71,9 @@ class Subject:
     ----------
     model : estimator
         The fitted estimator.
-    result : FederatedFit or None
-        The result that the model is of; None for a model of one machine, or from a file.
-    orders : FederatedOrders or None
+    evidence : RunEvidence or None
+        What is known of the run that the model is of; None for a model of one machine, or from a file without it.
+    orders : OrdersCompared or None
         The comparison that the number of experts was chosen by.
     X, y : array or frame, optional
         Rows for pictures; a report has no single row.
@@ -103,8 +102,8 @@ class Subject:
     """
 
     model: FittedMixture
-    result: FederatedResult | None = None
-    orders: FederatedComparison | None = None
+    evidence: RunEvidence | None = None
+    orders: OrdersCompared | None = None
     X: Any = None
     y: Any = None
     words: Words = field(default_factory=Words)
@@ -120,49 +119,49 @@ class Subject:
     origin: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, result: Result, **known: Any) -> Subject:
+    def of(cls, result: Result, *, orders: FederatedComparison | OrdersCompared | None = None, **known: Any) -> Subject:
         """Return the subject of a fitted estimator, a federated fit, or a comparison of orders."""
         if protocols.is_federated_comparison(result):
-            if known.get("orders") is not None:
+            if orders is not None:
                 raise InvalidInputError("orders: the result is a comparison of orders already")
-            return cls(result.best.model, result.best, **{**known, "orders": result})
-        return cls(estimator_of(result), result if protocols.is_federated_result(result) else None, **known)
+            return cls(result.best.model, RunEvidence.of(result.best), OrdersCompared.of(result), **known)
+        compared = orders if orders is None or isinstance(orders, OrdersCompared) else OrdersCompared.of(orders)
+        if protocols.is_federated_result(result):
+            return cls(result.model, RunEvidence.of(result), compared, **known)
+        return cls(estimator_of(result), known.pop("evidence", None), compared, **known)
 
     @property
-    def sites(self) -> list[SiteReport]:
+    def sites(self) -> list[SiteAccount]:
         """What is known of each site; empty for a model of one machine."""
-        if self.result is None:
-            return []
-        return with_influences(self.result.fit.evidence(), site_influences(self.model, self.result.fit))
+        return [] if self.evidence is None else self.evidence.sites
 
     @property
-    def combination(self) -> Any:
-        """The combination of sites' models that the fit comes from; None for another method."""
-        return None if self.result is None else getattr(self.result.fit, "combination", None)
+    def is_combined(self) -> bool:
+        """Whether the fit comes from models of sites that were combined."""
+        return self.evidence is not None and self.evidence.between is not None
 
     @property
-    def rivals(self) -> Any:
-        """Simpler models that the fit was held against; None if there are none."""
-        return None if self.result is None else getattr(self.result.fit, "rivals", None)
+    def one_regression(self) -> float:
+        """Log-likelihood of one regression for all rows, by the answers of sites; NaN if it is not known."""
+        return float("nan") if self.evidence is None else self.evidence.one_regression
 
     @property
     def privacy(self) -> str:
         """What a fit with noise may have disclosed, as far as it is known; empty for a fit without noise."""
-        if self.result is not None:
-            found = getattr(self.result.fit, "privacy", None)
-            return "" if found is None else str(found)
+        if self.evidence is not None:
+            return "" if self.evidence.noise is None else self.evidence.noise.guarantee
         stored = str(getattr(self.model, "provenance_", {}).get("privacy", ""))
         return stored or "how much is not known" * (self.model.inference_.kind == "private")
 
     @property
     def is_noise_by_file(self) -> bool:
         """Whether each site sent one file with noise."""
-        return getattr(getattr(getattr(self.result, "fit", None), "privacy", None), "exchange", "") == "file"
+        return self.evidence is not None and self.evidence.noise is not None and self.evidence.noise.by_file
 
     @property
     def dropped(self) -> Mapping[str, str]:
         """Sites that left the run, and why."""
-        return {} if self.result is None else self.result.record.dropped
+        return {} if self.evidence is None else self.evidence.dropped
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -177,7 +176,7 @@ class Subject:
     @property
     def heard(self) -> set[str]:
         """Sites that were asked, that are known one by one, or that left the run."""
-        asked = () if self.result is None else self.result.record.sites
+        asked = () if self.evidence is None else self.evidence.asked
         return {*asked, *(site.name for site in self.sites), *self.dropped}
 
     @property
@@ -188,13 +187,10 @@ class Subject:
     @property
     def plan(self) -> Mapping[str, IntArray]:
         """The combined expert of each expert of a site; nothing where the result was refined from one site's model."""
-        if self.combination is None or (self.rivals is not None and getattr(self.rivals, "from_site", False)):
-            return {}
-        plan: Mapping[str, IntArray] = self.combination.plan
-        return plan
+        plan = {} if self.evidence is None else self.evidence.plan
+        return {name: np.asarray(labels, dtype=np.int64) for name, labels in plan.items()}
 
     @property
     def rows_by_site(self) -> dict[str, float]:
         """Number of rows that each site used, where it is known."""
-        found = {site.name: float(getattr(site, "weight", np.nan)) for site in self.sites}
-        return {name: n for name, n in found.items() if np.isfinite(n)}
+        return {site.name: site.rows for site in self.sites if np.isfinite(site.rows)}

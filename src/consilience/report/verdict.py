@@ -12,11 +12,10 @@ import numpy as np
 
 from consilience.fit import bic
 from consilience.fit.inference import part_in_words
-from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_needless, join_words, terms_read
-from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
 from consilience.report.kinds import kinds_of, name_experts
+from consilience.report.run_evidence import LargestChange, SiteAccount
 from consilience.report.scale import write_minus
 from consilience.report.site_words import (
     IN_PART,
@@ -24,7 +23,6 @@ from consilience.report.site_words import (
     is_explained_worse,
     is_left_out,
     site_reason,
-    site_status,
 )
 from consilience.report.subject import Result, Subject
 
@@ -230,13 +228,13 @@ def count_word(n: int) -> str:
 # ---------------------------------------------------------------------- sites
 
 
-def _used_sites(subject: Subject) -> list[SiteReport]:
+def _used_sites(subject: Subject) -> list[SiteAccount]:
     return [site for site in subject.sites if not is_left_out(subject, site)]
 
 
 def _left_out(subject: Subject) -> str:
     """Say which sites were left out, and why."""
-    asked, words = () if subject.result is None else subject.result.record.sites, subject.words
+    asked, words = () if subject.evidence is None else subject.evidence.asked, subject.words
     if not subject.sites and not asked:
         return _places(subject)
     if not subject.sites and not subject.dropped:
@@ -284,7 +282,7 @@ def _sites(subject: Subject) -> Iterator[Point]:
         grave = Use.NO if 2 * len(left) >= total and len(left) > len(subject.absent) else Use.CARE
         text = f"The result says nothing about {_names(left)}: {_were(len(left))} left out."
         yield Point(grave, text, VerdictPart.DATA)
-    partly = [site for site in subject.sites if site_status(site) in IN_PART and not is_left_out(subject, site)]
+    partly = [site for site in subject.sites if site.status in IN_PART and not is_left_out(subject, site)]
     for site in partly[:NAMED]:
         yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.", VerdictPart.DATA)
     if len(partly) > NAMED:
@@ -300,31 +298,31 @@ def _sites(subject: Subject) -> Iterator[Point]:
 
 def _suspicions(subject: Subject) -> Iterator[Point]:
     """Name sites whose data look wrong, or which outweigh the others, and which were used nevertheless."""
-    if subject.result is None:
-        return
-    survey = subject.result.fit.survey
     for site in _used_sites(subject):
-        columns = columns_in_doubt(subject, site.name)
+        columns = columns_in_doubt(site)
         if columns:
             what = "; ".join(columns).rstrip(".?")
             text = f"The data of {site.name} may be wrong, and were used as they are: {what}. Ask the site."
             yield Point(Use.NO, text, VerdictPart.DATA)
-        others = [each for each in survey.suspicions.get(site.name, ()) if each not in columns]
-        others += filter(None, [survey.questions.get(site.name, "")])
+        others = [each for each in site.suspicions if each not in columns]
+        others += filter(None, [site.question])
         if others:
             said = f"{site.name} was used, though {'; '.join(others)}"
             yield Point(Use.CARE, said if said.endswith("?") else f"{said}.", VerdictPart.DATA)
 
 
+def _influences(subject: Subject) -> list[LargestChange]:
+    return [] if subject.evidence is None else subject.evidence.influences
+
+
 def _influential(subject: Subject) -> Iterator[Point]:
     """Name institutions on which a coefficient depends."""
-    found = [] if subject.result is None else unit_influences(subject.model, subject.result.fit)
-    for each in found:
+    for each in _influences(subject):
         if each.large:
             yield Point(
                 Use.CARE,
                 f"The result depends on one site: without {each.unit} an effect within one kind would change by "
-                f"{abs(each.change.change):.1f} standard errors.",
+                f"{abs(each.change):.1f} standard errors.",
             )
 
 
@@ -344,10 +342,9 @@ def _own_experts(subject: Subject) -> Iterator[Point]:
 
 def _differences(subject: Subject) -> Iterator[Point]:
     """Say whether sites differ in the coefficients."""
-    combination = subject.combination
-    if combination is None:
+    found = None if subject.evidence is None else subject.evidence.between
+    if found is None:
         return
-    found = combination.heterogeneity
     known = np.isfinite(found.Q) & np.isfinite(found.I2)
     different = known & (found.p_value < DIFFERENT)
     if different.any():
@@ -364,7 +361,7 @@ def _differences(subject: Subject) -> Iterator[Point]:
 
 
 def _doubts(subject: Subject) -> Iterator[Point]:
-    said = subject.model.doubts_ if subject.result is None else subject.result.fit.doubts
+    said = subject.model.doubts_ if subject.evidence is None else subject.evidence.doubts
     for doubt in said:
         yield Point(Use.NO, f"{doubt[0].upper()}{doubt[1:]}.")
 
@@ -385,10 +382,10 @@ def _number_of_experts(subject: Subject) -> Iterator[Point]:
             Use.NO, f"One model alone describes the {rows} as well: the data do not show that there are {K} kinds."
         )
     orders = subject.orders
-    if orders is not None and orders.best_order != K:
+    if orders is not None and orders.best != K:
         yield Point(
             Use.NO,
-            f"The comparison prefers {_count(orders.best_order, 'kind')} to {K} ({orders.criterion.upper()}): the data "
+            f"The comparison prefers {_count(orders.best, 'kind')} to {K} ({orders.criterion.upper()}): the data "
             f"do not show that there are {K}.",
         )
 
@@ -406,8 +403,7 @@ def _starts(subject: Subject) -> Iterator[Point]:
 def _sharp_gate(subject: Subject) -> Iterator[Point]:
     """Say where kinds take over from each other within a small range, and sites are small."""
     model = subject.model
-    known = (getattr(site, "weight", np.nan) for site in _used_sites(subject))
-    weights = [weight for weight in known if np.isfinite(weight)]
+    weights = [site.rows for site in _used_sites(subject) if np.isfinite(site.rows)]
     if not weights or not model.mixture_.gate.reads_covariates or model.mixture_.K == 1:
         return
     median = float(np.median(weights))
@@ -453,14 +449,10 @@ def _not_computed(subject: Subject) -> Iterator[str]:
         yield f"Intervals {' and '.join(what)}: they need a second exchange with the {words.sites[1]}."
     if not model.mixture_.experts.classes and model.mixture_.design.d:
         yield "Intervals of predictions for single patterns of the covariates."
-    if K > 1 and subject.orders is None and model.single_bic_ is None and not _is_compared_with_one(subject):
+    if K > 1 and subject.orders is None and model.single_bic_ is None and not np.isfinite(subject.one_regression):
         yield "Whether one model for all would do as well."
-    if subject.result is not None and subject.X is None:
+    if subject.evidence is not None and subject.X is None:
         yield f"How well predictions agree with real values at each of the {words.sites[1]}."
-
-
-def _is_compared_with_one(subject: Subject) -> bool:
-    return bool(np.isfinite(getattr(subject.rivals, "one_regression", np.nan)))
 
 
 def _confounded_effects(subject: Subject) -> Iterator[Point]:
@@ -483,11 +475,11 @@ def _facts(subject: Subject, points: list[Point]) -> Iterator[tuple[VerdictPart,
         own = write_minus(f"{own_bic(model):,.0f} against {found:,.0f}")
         K = count_word(model.mixture_.K).capitalize()
         yield VerdictPart.MODEL, f"{K} kinds describe the {words.rows[1]} better than one model for all: BIC {own}."
-    units = [] if subject.result is None else unit_influences(model, subject.result.fit)
+    units = _influences(subject)
     if units and not any(each.large for each in units):
         yield VerdictPart.MODEL, f"No single {words.sites[0]} decides the result."
     differ = any("by more than chance (up to" in point.text for point in points)
-    if subject.combination is not None and not differ and len(_used_sites(subject)) > 1:
+    if subject.is_combined and not differ and len(_used_sites(subject)) > 1:
         yield VerdictPart.MODEL, f"The {words.sites[1]} agree in the effects as far as chance allows."
     if model.converged_:
         yield VerdictPart.MODEL, "The computation has converged."
@@ -503,7 +495,7 @@ def one_model_bic(subject: Subject) -> float | None:
     model = subject.model
     if model.single_bic_ is not None:
         return model.single_bic_
-    value = float(getattr(subject.rivals, "one_regression", np.nan))
+    value = subject.one_regression
     if not np.isfinite(value) or model.mixture_.K == 1:
         return None
     per_expert = model.inference_.estimates

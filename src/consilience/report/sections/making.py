@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from consilience._version import __version__
 from consilience.files.documents import MixtureDocument
 from consilience.files.json_text import content_hash
-from consilience.fitted.protocols import FederatedComparison, response_names
+from consilience.fitted.protocols import response_names
 from consilience.numerics.arrays import Array
 from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.page import Block, Code, Facts, Figure, Note, Panel, Section, Table
+from consilience.report.run_evidence import Exchanged, OrdersCompared
 from consilience.report.scale import write_minus
 from consilience.report.subject import Subject
 from consilience.report.verdict import count_word, one_model_bic, own_bic
@@ -49,8 +48,7 @@ def number_section(findings: Findings) -> Section | None:
         blocks.append(
             Note("Likelihoods of several kinds are estimated from the files; that of one follows from them by algebra.")
         )
-    if subject.rivals is not None:
-        blocks += _rivals(subject)
+    blocks += _rivals(subject)
     return Section(what, "number", tuple(blocks))
 
 
@@ -63,13 +61,12 @@ def _one_against(subject: Subject) -> list[tuple[str, str, str]]:
     return [("1", write_minus(f"{found:,.0f}"), by), own]
 
 
-def _orders_compared(subject: Subject, orders: FederatedComparison) -> list[tuple[str, str, str]]:
+def _orders_compared(subject: Subject, orders: OrdersCompared) -> list[tuple[str, str, str]]:
     """Return one row for each number; a dash where the files of the sites cannot give it."""
     rows = []
-    scores = orders.scores.get(orders.criterion, orders.scores.get("bic", []))
     sent = _numbers_sent(subject)
     for i, K in enumerate(orders.orders):
-        value, remark = float(scores[i]), orders.set_aside.get(K, "")
+        value, remark = float(orders.values[i]), orders.set_aside.get(str(K), "")
         if sent and K not in sent:
             one = one_model_bic(subject) if K == 1 else None
             value = np.nan if one is None else one
@@ -89,7 +86,8 @@ def _numbers_sent(subject: Subject) -> set[int]:
 
 def _rivals(subject: Subject) -> list[Block]:
     """Return the log-likelihoods of simpler models beside that of the result."""
-    known = [(name, value) for name, value in subject.rivals.shown if isfinite(value)]
+    rivals = (None if subject.evidence is None else subject.evidence.rivals) or []
+    known = [(each.name, each.log_likelihood) for each in rivals if isfinite(each.log_likelihood)]
     if not known:
         return []
     own = subject.model.log_likelihood_
@@ -183,26 +181,24 @@ def noise_section(findings: Findings) -> Section | None:
     if not subject.privacy:
         return None
     facts = {"guarantee": subject.privacy}
-    fit: Any = None if subject.result is None else subject.result.fit
-    if fit is not None:
-        privacy = fit.privacy
-        shares = ", ".join(f"{100 * float(rho / privacy.rho):.0f} %" for rho in privacy.rhos)
+    noise = None if subject.evidence is None else subject.evidence.noise
+    if noise is not None:
+        shares = ", ".join(f"{100 * share:.0f} %" for share in noise.shares)
         facts |= {
-            f"spent at each {words.sites[0]}": f"ε = {privacy.epsilon:g} at δ = {privacy.delta:g} "
-            f"(ρ = {float(privacy.rho):.4f})",
-            "what is protected": f"one {privacy.unit} of a {words.sites[0]}, added or removed",
-            "standard errors, as forecast at the start": f"{fit.forecast.ratio:.2f} times those without noise",
+            f"spent at each {words.sites[0]}": f"ε = {noise.epsilon:g} at δ = {noise.delta:g} (ρ = {noise.rho:.4f})",
+            "what is protected": f"one {noise.unit} of a {words.sites[0]}, added or removed",
+            "standard errors, as forecast at the start": f"{noise.ratio:.2f} times those without noise",
         }
-        found = ", ".join(f"{each:.2g}" for each in fit.surprises)
-        if subject.is_noise_by_file:
+        found = ", ".join(f"{each:.2g}" for each in noise.surprises)
+        if noise.by_file:
             facts |= {
-                "end": "settled: the files agree up to noise and chance" if fit.settled else fit.unsettled,
+                "end": "settled: the files agree up to noise and chance" if noise.settled else noise.unsettled,
                 "misfit of the files, 1 is noise and chance": found,
             }
         else:
             facts |= {
-                "rounds": f"{len(privacy.rhos)}, with {shares} of the budget",
-                "end": "settled: the last total is no more than noise and chance" if fit.settled else fit.unsettled,
+                "rounds": f"{len(noise.shares)}, with {shares} of the budget",
+                "end": "settled: the last total is no more than noise and chance" if noise.settled else noise.unsettled,
                 "totals by round, 1 is noise and chance": found,
             }
     meaning = MEANING.format(site=words.sites[0], row=words.rows[0], rows=words.rows[1])
@@ -215,13 +211,13 @@ def noise_section(findings: Findings) -> Section | None:
 def left_section(findings: Findings) -> Section | None:
     """Return what left each site: its file, or its answers."""
     subject, words = findings.subject, findings.words
-    if subject.result is None:
+    if subject.evidence is None:
         return None
     blocks: list[Block] = []
     if subject.files:
         blocks += [_file_table(subject), *_on_files(subject)]
     else:
-        blocks += _answers(subject)
+        blocks += _answers(subject, subject.evidence.exchanged)
     if subject.study:
         stated = tuple((name, value or "not stated") for name, value in subject.governance.items())
         blocks += ["What the study states about the use of the data:", Facts(stated)] if stated else []
@@ -251,25 +247,18 @@ def _on_files(subject: Subject) -> list[Block]:
     ]
 
 
-def _answers(subject: Subject) -> list[Block]:
+def _answers(subject: Subject, record: Exchanged) -> list[Block]:
     """Return what was asked, and how many bytes left each site."""
-    assert subject.result is not None  # noqa: S101 - asked of runs only
-    record, site = subject.result.record, subject.words.sites[0]
-    kinds = Counter((each.question, each.request, each.discloses) for each in record.rounds)
+    site = subject.words.sites[0]
     asked = tuple(
-        (said, str(times), "the sum alone" if request == "Total" else f"the answer of each {site}")
-        for (_, request, said), times in kinds.items()
+        (each.discloses, str(each.times), "the sum alone" if each.request == "Total" else f"the answer of each {site}")
+        for each in record.asked
     )
-    of: dict[str, list[float]] = {}
-    for row in record.to_rows():
-        entry = of.setdefault(row["site"], [0.0, 0.0])
-        entry[0] += 1
-        entry[1] += row["bytes_received"]
-    rows = tuple((name, f"{n:.0f}", f"{size:,.0f}") for name, (n, size) in sorted(of.items()))
-    times = f"{len(record.rounds)} {'round' if len(record.rounds) == 1 else 'rounds'}"
+    rows = tuple((each.site, f"{each.answers:.0f}", f"{each.size:,.0f}") for each in record.answered)
+    times = f"{record.rounds} {'round' if record.rounds == 1 else 'rounds'}"
     return [
-        f"{times}; {record.bytes_received:,} bytes came from the {subject.words.sites[1]}. No record left one.",
-        *(f"Limit of the run: {each}." for each in record.limits.sentences()),
+        f"{times}; {record.received:,} bytes came from the {subject.words.sites[1]}. No record left one.",
+        *(f"Limit of the run: {each}." for each in record.limits),
         *([f"Noise was added: {subject.privacy}."] if subject.privacy else []),
         Table(
             "What was asked.",
@@ -282,6 +271,12 @@ def _answers(subject: Subject) -> list[Block]:
     ]
 
 
+def _provenance(subject: Subject) -> list[tuple[str, str]]:
+    """Return what a model file alone states of where the model is from."""
+    stored = {} if subject.evidence is not None else getattr(subject.model, "provenance_", {})
+    return [(name.replace("_", " "), str(value)) for name, value in stored.items()]
+
+
 def again_section(findings: Findings) -> Section:
     """Return the commands, hashes, seed and versions by which the result is got again."""
     subject, model = findings.subject, findings.subject.model
@@ -290,7 +285,7 @@ def again_section(findings: Findings) -> Section:
         *((f"SHA-256 of {file.name}", file.digest) for file in subject.files),
         ("hash of the model’s parameters", content_hash(MixtureDocument.of(model.mixture_))),
         ("seed", str(getattr(model, "random_state", None))),
-        *((name.replace("_", " "), str(value)) for name, value in getattr(model, "provenance_", {}).items()),
+        *_provenance(subject),
         ("software", f"consilience {__version__}, Python {platform.python_version()}, {platform.system()}"),
     ]
     blocks: list[Block] = [Code("\n".join(subject.commands))] if subject.commands else []

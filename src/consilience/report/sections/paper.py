@@ -50,7 +50,7 @@ def _methods(findings: Findings) -> str:
         else ""
     )
     said = [_where(findings, f"{what}{given}{gate}")]
-    if subject.combination is not None:
+    if subject.is_combined:
         said.append(
             f"{'The components of these' if K > 1 else 'These'} fits were matched and combined by optimal-transport "
             "aggregation. Heterogeneity is given as I² with test-based 95 % intervals and as 95 % prediction intervals "
@@ -70,9 +70,9 @@ def _methods(findings: Findings) -> str:
 def _where(findings: Findings, what: str) -> str:
     subject, words = findings.subject, findings.words
     used = [site for site in subject.sites if not is_left_out(subject, site)]
-    if subject.result is None:
+    if subject.evidence is None:
         return f"We fitted {what}."
-    count = len(used) or len(subject.result.record.sites)
+    count = len(used) or len(subject.evidence.asked)
     n = f"{count_word(count)} {words.sites[count != 1]}"
     if subject.is_from_files:
         return (

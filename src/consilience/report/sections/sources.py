@@ -6,17 +6,16 @@ from math import isfinite
 
 import numpy as np
 
-from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import join_words
-from consilience.methods import OwnGatesFit
 from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.kind_effects import KindEffect
 from consilience.report.kinds import name_experts
 from consilience.report.page import Block, Figure, FlowChart, Note, Panel, Section, Table
+from consilience.report.run_evidence import OwnShares, SiteAccount
 from consilience.report.scale import capitalise
 from consilience.report.sections.found import percent
-from consilience.report.site_words import is_left_out, site_reason, site_status
+from consilience.report.site_words import is_left_out, site_reason
 from consilience.report.subject import Subject
 from consilience.report.verdict import without_advice
 
@@ -34,7 +33,7 @@ FORESTS = 8
 def site_section(findings: Findings) -> Section | None:
     """Return how many rows of which sites were used, and what kind of rows they are."""
     subject, words = findings.subject, findings.words
-    if subject.result is None and not subject.characteristics:
+    if subject.evidence is None and not subject.characteristics:
         return None
     blocks: list[Block] = [_flow(subject)]
     if subject.flow:
@@ -68,7 +67,7 @@ def _flow(subject: Subject) -> FlowChart:
     steps = []
     if subject.invited is not None:
         steps.append((words.count_sites(len(subject.invited)), "invited"))
-    sent = len(subject.files) or len(subject.sites) or len(subject.result.record.sites if subject.result else ())
+    sent = len(subject.files) or len(subject.sites) or len(subject.evidence.asked if subject.evidence else ())
     silent = [name for name in subject.absent if name not in subject.withdrawn]
     absent = f"; nothing came from {join_words(silent)}" if silent else ""
     gone = [name for name in subject.absent if name in subject.withdrawn]
@@ -91,7 +90,7 @@ def _site_table(findings: Findings) -> Table:
     for site in subject.sites:
         n = rows_of.get(site.name, float("nan"))
         counts = (f"{n:,.0f}", percent(n / total)) if isfinite(n) and total else ("—", "—")
-        rows.append((site.name, *counts, site_status(site), _remarks(findings, site)))
+        rows.append((site.name, *counts, site.status, _remarks(findings, site)))
     rows += [(name, "—", "—", "absent", subject.why_absent(name)) for name in subject.absent]
     header: tuple[str, ...] = (words.sites[0], words.rows[1], "share", "status", "what is to be known")
     if not any(row[-1] for row in rows):
@@ -99,7 +98,7 @@ def _site_table(findings: Findings) -> Table:
     return Table(f"How each {words.sites[0]} was used.", header, tuple(rows), (1, 2), key="sites", long=len(rows) > 24)
 
 
-def _remarks(findings: Findings, site: SiteReport) -> str:
+def _remarks(findings: Findings, site: SiteAccount) -> str:
     """Return the reasons and remarks on a site; those on its influence are told in the section on agreement."""
     said = [site_reason(findings.subject, site), *site.reasons, *site.remarks]
     text = "; ".join(dict.fromkeys(each for each in said if each))
@@ -113,12 +112,12 @@ def agreement_section(findings: Findings) -> Section | None:
     """Return every effect at every site as forests, what a further site may show, and the result without each site."""
     subject, words = findings.subject, findings.words
     drawn = [each for each in findings.effects if each.sites]
-    own_gates = subject.result is not None and isinstance(subject.result.fit, OwnGatesFit)
-    if not drawn and not own_gates and not any(each.without for each in findings.effects):
+    shares = None if subject.evidence is None else subject.evidence.shares
+    if not drawn and shares is None and not any(each.without for each in findings.effects):
         return None
     blocks: list[Block] = [*_words_on_agreement(findings)]
-    if own_gates:
-        blocks.append(_share_table(findings))
+    if shares is not None:
+        blocks.append(_share_table(findings, shares))
     if drawn and len(drawn[0].sites) <= SITES_DRAWN:
         blocks += [_forests(findings, drawn), Note(_marks(words.sites[0]))]
     elif drawn:
@@ -286,18 +285,20 @@ def _table_without(findings: Findings, own: list[KindEffect], units: list[str]) 
     )
 
 
-def _share_table(findings: Findings) -> Table:
+def _share_table(findings: Findings, shares: OwnShares) -> Table:
     """Return the share of each kind at each site, where each site has a gate of its own."""
-    assert findings.subject.result is not None  # noqa: S101 - there are no sites without a result
-    fit = findings.subject.result.fit
-    columns = fit.shares(0.95)  # type: ignore[attr-defined]
     names = {kind.expert: kind.title for kind in findings.kinds}
     rows = tuple(
-        (str(site), names[int(k)], percent(share), f"{percent(low)} to {percent(high)}" if isfinite(low) else "—")
-        for site, k, share, low, high in zip(*columns.values(), strict=True)
+        (
+            each.site,
+            names[each.expert],
+            percent(each.share),
+            f"{percent(each.lower)} to {percent(each.upper)}" if isfinite(each.lower) else "—",
+        )
+        for each in shares.rows
     )
     header = (findings.words.sites[0], "kind", "share", "95 % interval")
-    note = f"The kinds are common to all; {fit.test}."  # type: ignore[attr-defined]
+    note = f"The kinds are common to all; {shares.test}."
     return Table(
         f"Share of each kind at each {findings.words.sites[0]}.",
         header,

@@ -167,7 +167,7 @@ def _convergence(findings: Findings) -> list[Block]:
 def checklist_section(findings: Findings) -> Section | None:
     """Return where the items of STROBE and TRIPOD are answered, or that they are missing."""
     subject = findings.subject
-    if subject.result is None:
+    if subject.evidence is None:
         return None
     here = {True: "here", False: "missing"}
     rows = (
