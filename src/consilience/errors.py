@@ -10,6 +10,7 @@ Each error message says what was received, what was expected and what to do. The
         ├── JournalError                   a journal that is damaged, in use, or of another run
         ├── EngineError                    a cluster that cannot be reached or is not allowed
         │   └── AwaitedError               a run by files that waits for the answers of sites
+        ├── StoreError                     a store of letters that cannot be used now
         ├── messages.SiteError             data of a site that cannot be read, reported as a code
         └── RoundStoppedError              a round that some sites did not answer; the run can be resumed
 
@@ -48,6 +49,7 @@ __all__ = [
     "RoundStoppedError",
     "SetAsideWarning",
     "StartsDisagreeWarning",
+    "StoreError",
     "SuspectDataWarning",
     "UnknownParameterError",
     "UntrustedWarning",
@@ -151,6 +153,10 @@ class AwaitedError(EngineError):
     def __init__(self, message: str, sites: tuple[str, ...]) -> None:
         super().__init__(message)
         self.sites = sites
+
+
+class StoreError(ConsilienceError):
+    """Raised for a store of letters that cannot be reached, or that refuses; the same call may succeed later."""
 
 
 class RoundStoppedError(ConsilienceError):
