@@ -817,6 +817,34 @@ DEFECTS = (
         "<all>[a-z0-9-]+)",
         "couriers/test_intruders.py",
     ),
+    Defect(
+        "a mandate that was changed after it was signed counts",
+        "kit/mandate.py",
+        'if not approved_in(folder.entries, {"mandate": mandate.identity}):',
+        'if not [each for each in folder.entries if each.kind == "approval"]:',
+        "kit/test_serving.py",
+    ),
+    Defect(
+        "a mandate answers kinds of questions that it does not list",
+        "kit/mandate.py",
+        "kinds_in(decode_question(letter.question)) - set(mandate.questions)",
+        "kinds_in(decode_question(letter.question)) - kinds_in(decode_question(letter.question))",
+        "kit/test_serving.py",
+    ),
+    Defect(
+        "the rounds of a mandate begin anew with each run",
+        "kit/mandate.py",
+        "if answered_in(folder, mandate.study) >= mandate.rounds:",
+        "if letter.number > mandate.rounds:",
+        "kit/test_serving.py",
+    ),
+    Defect(
+        "a restarted program answers anew instead of sending what was stored",
+        "kit/serving.py",
+        "        sent = sent_text(self.folder, letter)\n",
+        "        sent = None\n",
+        "kit/test_serving.py",
+    ),
 )
 
 

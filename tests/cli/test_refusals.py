@@ -24,6 +24,7 @@ TO_DO = re.compile(
 )
 """An instruction: a verb in the imperative that begins a clause."""
 RETURNED = {
+    "kit/approvals.py": ("refused_approver",),
     "kit/differencing.py": ("_refusal",),
     "kit/policy/contract.py": ("few_rows",),
     "kit/site_fit.py": ("few_filled",),
@@ -37,7 +38,7 @@ NAMED = {
     "cli/site_commands.py": ("WITHOUT_A_PERSON",),
 }
 """Constants that become messages, or their ends."""
-FORWARDED = {"decision.said", "found.refusal", "refusal", "release.refusal", "said", "str(error)", "NO_KEY"}
+FORWARDED = {"decision.said", "found.refusal", "reason", "refusal", "release.refusal", "said", "str(error)", "NO_KEY"}
 """Expressions that pass on a text of the two tables above, or of REMEDIES."""
 
 

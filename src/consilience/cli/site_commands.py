@@ -16,6 +16,14 @@ import typer
 from consilience.cli.annex import annex_of
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.letter_commands import share_letter
+from consilience.cli.live_commands import (
+    approve_open_question,
+    pause_site,
+    resume_site,
+    serve_site,
+    show_site_status,
+    site_mandate,
+)
 from consilience.cli.mapping_commands import MappingPath, map_export, mapped_table, mapping_of
 from consilience.cli.notice_commands import retractions_of, withdraw_site
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
@@ -172,6 +180,11 @@ site.command("answer", cls=PagedCommand)(answer_question)
 site.command("map", cls=PagedCommand)(map_export)
 site.command("rehearse")(rehearse_study)
 site.command("withdraw", cls=PagedCommand)(withdraw_site)
+site.command("mandate", cls=PagedCommand)(site_mandate)
+site.command("serve")(serve_site)
+site.command("status")(show_site_status)
+site.command("pause")(pause_site)
+site.command("resume")(resume_site)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
@@ -479,12 +492,16 @@ def approve_shown(folder: SiteFolder, last: release.LastFit, who: str, output: O
 @site.command("approve", cls=PagedCommand)
 def approve_file(
     name: SiteName,
+    question: Annotated[str, typer.Option(help="Beginning of the hash of a live run's question, instead.")] = "",
     by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
     where: Where = HERE,
     quiet: Quiet = False,
 ) -> None:
     """Show what would leave, and record that you approve it, where the policy names approvers. Nothing leaves."""
     folder, output, who = folder_of(name, where), Output(quiet=quiet), by or getpass.getuser()
+    if question:
+        approve_open_question(folder, question, who, output)
+        return
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
         last = release.last_fit(folder)
         release.check_approver(folder, last)

@@ -59,7 +59,7 @@ def refused_approver(rules: ApprovalRules, account: str, prepared_by: str | None
     if rules.approvers and account not in rules.approvers:
         return f"the policy lets {', '.join(rules.approvers)} approve, and this account is {account}: ask one of them"
     if prepared_by is None:
-        return "the ledger does not say which account prepared this: prepare it again, with this version"
+        return "the ledger does not say which account prepared this: let it be prepared again, with this version"
     if account == prepared_by:
         return f"{account} prepared this, and whoever did so may not approve it: ask {who}"
     if account in approved:

@@ -174,7 +174,7 @@ def status_of(folder: Path, run: RunFile | None = None, identity: SiteIdentity |
     asked = {letter.hash for _, letter in mine if isinstance(letter, QuestionLetter)}
     answers = [each for _, letter in mine if (each := _answer_to(letter, asked, identity)) is not None]
     kits = kits_of(answer for answer in answers if not run.sites or answer.site in run.sites)
-    return RunStatus(run, rounds, unused, _is_over(folder, run), kits)
+    return RunStatus(run, rounds, unused, is_over(folder, run), kits)
 
 
 def _answer_to(letter: object, asked: Collection[str], identity: SiteIdentity | None) -> AnswerLetter | None:
@@ -215,7 +215,8 @@ def end_text(run: RunFile, rounds: int) -> str:
     return json.dumps({"format": "consilience end", "version": 1, "run": run.identity, "rounds": rounds}) + "\n"
 
 
-def _is_over(folder: Path, run: RunFile) -> bool:
+def is_over(folder: Path, run: RunFile) -> bool:
+    """Whether the coordinator has marked the end of a run in its folder."""
     path = folder / END
     try:
         return bool(json.loads(read_text(path, "the mark of the end", follow=False)).get("run") == run.identity)

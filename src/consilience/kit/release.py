@@ -539,7 +539,7 @@ def check_approver(folder: SiteFolder, last: LastFit) -> None:
     check_still_valid(folder, last)
     rules = Policy.from_text(folder.policy).approval
     if not rules.apply:
-        raise RefusedError("the policy names no approvers: 'consilience site release' asks whoever runs it")
+        raise RefusedError("the policy names no approvers: run 'consilience site release', which asks whoever runs it")
     approved = approvals.approved_in(folder.entries, last.subject)
     if reason := approvals.refused_approver(rules, approvals.own_account(), last.fitted_by, approved):
         raise RefusedError(reason)
