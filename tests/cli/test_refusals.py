@@ -35,7 +35,7 @@ NAMED = {
     "kit/differencing.py": ("TOGETHER",),
     "kit/policy/refit.py": ("MORE_ROWS",),
     "kit/site_fit.py": ("NO_KEY",),
-    "cli/site_commands.py": ("WITHOUT_A_PERSON",),
+    "cli/options.py": ("WITHOUT_A_PERSON",),
 }
 """Constants that become messages, or their ends."""
 FORWARDED = {"decision.said", "found.refusal", "reason", "refusal", "release.refusal", "said", "str(error)", "NO_KEY"}
@@ -58,7 +58,11 @@ def texts_in(node: ast.AST, constants: dict[str, str]) -> str:
 
 
 def constants_of(tree: ast.Module) -> dict[str, str]:
+    """Return the texts of the constants of a module, and of those of the commands' options that it imports."""
+    options = SOURCE / "cli" / "options.py"
     found: dict[str, str] = {}
+    if any(isinstance(node, ast.ImportFrom) and node.module == "consilience.cli.options" for node in tree.body):
+        found |= constants_of(ast.parse(options.read_text(encoding="utf-8")))
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             found[node.targets[0].id] = texts_in(node.value, found)

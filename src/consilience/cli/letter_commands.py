@@ -11,7 +11,7 @@ import typer
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.mapping_commands import mapped_table
 from consilience.cli.notice_commands import check_signatures
-from consilience.cli.options import AsJson, Quiet, StudyPath
+from consilience.cli.options import WITHOUT_A_PERSON, AsJson, Quiet, StudyPath
 from consilience.cli.output import Output, check_free, folder_of, study_of, write_bytes
 from consilience.files.json_text import read_text
 from consilience.kit import ledger
@@ -43,7 +43,7 @@ def share_letter(  # noqa: PLR0917 - what the options of the command say
         draft = draft_letter(folder, study, rows, approved_by=who, mapping=mapping)
         allowed = Policy.from_text(folder.policy).release.allow_no_input
     if draft.is_new and no_input and not allowed:
-        raise CommandError(CommandFault.REFUSED, "the policy does not allow a letter without the question to a person")
+        raise CommandError(CommandFault.REFUSED, f"the policy does not allow a letter {WITHOUT_A_PERSON}")
     Output(quiet=output.quiet and no_input).say("\n".join(draft.said))
     if draft.is_new and not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
         ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})

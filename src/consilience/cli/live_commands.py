@@ -125,8 +125,10 @@ def enrolled_store(folder: SiteFolder, path: Path, proxy: str, proxy_authority: 
     certificate = folder.path / PLACE / CERTIFICATE
     certificate.parent.mkdir(exist_ok=True, mode=0o700)
     replace_file(certificate, known.certificate.encode())
-    chosen = {"certificate": certificate, "key": folder.path / KEY, "password": known.password, "proxy": proxy}
-    return store_at(known.address, authority=known.authority, **chosen)
+    own = folder.path / KEY
+    return store_at(
+        known.address, authority=known.authority, certificate=certificate, key=own, password=known.password, proxy=proxy
+    )
 
 
 def pause_site(name: SiteName, where: Where = Path(), quiet: Quiet = False) -> None:

@@ -18,3 +18,8 @@ SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.
 Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Report to write, .html or .md.")]
 TablesPath = Annotated[Path | None, typer.Option("--tables", help="Folder for the tables of the report, as CSV.")]
+WITHOUT_A_PERSON = (
+    "without the question to a person: leave --no-input out, or let who may decide this set allow_no_input = true in "
+    "[release] of policy.toml"
+)
+"""End of the sentence by which a command refuses to go on unasked."""

@@ -26,7 +26,18 @@ from consilience.cli.live_commands import (
 )
 from consilience.cli.mapping_commands import MappingPath, map_export, mapped_table, mapping_of
 from consilience.cli.notice_commands import retractions_of, withdraw_site
-from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
+from consilience.cli.options import (
+    WITHOUT_A_PERSON,
+    AsJson,
+    MailPath,
+    NoInput,
+    Overwrite,
+    Quiet,
+    SiteName,
+    StudyPath,
+    TablePath,
+    Where,
+)
 from consilience.cli.output import (
     Output,
     check_free,
@@ -73,10 +84,6 @@ from consilience.kit.study_notes import LONGEST, QuestionNote, keep_notes, keep_
 
 NOTHING_YET = 6
 """Exit status if there is nothing to do until others have answered or asked."""
-WITHOUT_A_PERSON = (
-    "without the question to a person: leave --no-input out, or let who may decide this set allow_no_input = true in "
-    "[release] of policy.toml"
-)
 
 
 def answer_question(  # noqa: PLR0917 - typer makes options of them
