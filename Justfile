@@ -110,6 +110,10 @@ screenshots folder="dist/screenshots":
     cd {{ folder }} && npm pack --silent axe-core@4
     python tests/screenshots.py {{ folder }} {{ folder }}/axe-core-4*.tgz
 
+# what four hospitals and a coordinator type, read and wait for, from raw exports to the reports
+consortium:
+    cd tests && PYTHONPATH=..:. python -m paths.consortium.measure
+
 # run the quick forms of all studies
 studies *args:
     {{ run }} benchmarks/test_studies.py {{ args }}

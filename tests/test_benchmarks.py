@@ -43,7 +43,10 @@ def test_studies_import() -> None:
 
 
 def names_its_study(path: Path) -> bool:
-    interpreter, command = json.loads(path.read_text(encoding="utf-8"))["command"].split(" -m ")
+    whole = json.loads(path.read_text(encoding="utf-8"))["command"]
+    if whole == f"just {path.stem}":
+        return f"\n{path.stem}:\n" in (ROOT / "Justfile").read_text(encoding="utf-8")
+    interpreter, command = whole.split(" -m ")
     module, *flags = command.split()
     name = "_".join([module.rpartition(".")[2], *(flag.removeprefix("--") for flag in flags)])
     return interpreter == "python" and module in MODULES and name == path.stem
