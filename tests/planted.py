@@ -845,6 +845,20 @@ DEFECTS = (
         "        sent = None\n",
         "kit/test_serving.py",
     ),
+    Defect(
+        "a region serves whoever signs a run",
+        "kit/relay.py",
+        "        check_signed(RunRules(signed_by=self.coordinator, allow_unsigned=False), run, letter)\n",
+        "",
+        "kit/test_relay.py",
+    ),
+    Defect(
+        "a region adds the answers of sites whose rows have changed",
+        "kit/relay.py",
+        'return bool(parse_json(read_text(path, "fingerprints"), path.name) == now)',
+        "return True",
+        "kit/test_relay.py",
+    ),
 )
 
 

@@ -346,6 +346,8 @@ class RunFile:
         Whether the file has format 1, which names all sites, and has no signature.
     signature : str
         Signature of the identity; not part of it.
+    parent : str
+        Identity of the run that a regional coordinator serves with this one; empty for a run of its own.
     """
 
     study: str
@@ -360,6 +362,7 @@ class RunFile:
     listed: tuple[int, str] | None = None
     former: bool = False
     signature: str = field(default="", compare=False)
+    parent: str = ""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -370,7 +373,7 @@ class RunFile:
         if self.former:
             return {**begun, **named, **masks}
         number, listed = self._listed
-        keys = {"signer": self.signer, "box": self.box}
+        keys = {"signer": self.signer, "box": self.box, **({"parent": self.parent} if self.parent else {})}
         return {**begun, "number": number, "listed": listed, **keys, **(named if masks else {}), **masks}
 
     @cached_property
@@ -426,7 +429,7 @@ class RunFile:
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], *, former: bool) -> RunFile:
-        own = {"sites", "keys"} if former else {"number", "listed", "signer", "box"}
+        own = {"sites", "keys"} if former else {"number", "listed", "signer", "box"} | ({"parent"} & set(content))
         named = set() if former or "masks" not in content else {"sites", "keys"}
         if set(content) != {"study", "coordinator", "start"} | own | named | ({"masks"} & set(content)):
             raise ValueError
@@ -447,7 +450,8 @@ class RunFile:
         if listed[0] > MOST_SITES or (sites and found._listed != listed):
             raise ValueError
         signer, box = as_name(content["signer"]), as_name(content["box"])
-        return replace(found, signer=signer, box=box, listed=None if sites else listed)
+        parent = as_hash(content["parent"]) if "parent" in content else ""
+        return replace(found, signer=signer, box=box, parent=parent, listed=None if sites else listed)
 
     @classmethod
     def read(cls, folder: Path) -> RunFile:

@@ -1,0 +1,147 @@
+"""The coordinator of a region, which is one site of another run: it asks its own sites what it is asked, and adds.
+
+The sites of a region answer a run of the region, whose file names the run that it serves. Their answers are checked,
+opened and added as in any run by files; upward goes one answer, the sum. So only methods are relayed that ask for
+nothing but sums over all sites. Sums have the bits of one run over all sites if regions are whole subtrees of the order
+of summation: 2ʲ sites each, but for the last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.files.json_text import parse_json, read_text
+from consilience.kit.folder import SiteIdentity
+from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_folder import MailFolder, write_whole
+from consilience.kit.mail_run import check_signed, open_question, read_mail
+from consilience.kit.mailbox import Mailbox, begin_folder
+from consilience.kit.policy.policy import RunRules
+from consilience.kit.release import COVERS
+from consilience.kit.roster import signed_hash
+from consilience.kit.sealed_answers import seal_answer
+from consilience.kit.study import Study
+from consilience.kit.study_model import method_of
+from consilience.messages import Failure, FailureCode, decode, encode
+from consilience.messages.codec import message_fingerprint
+from consilience.methods import FederatedEM, PrivateScoring
+from consilience.runs.consistency import sum_of
+from consilience.runs.tree_sum import RunningSum
+
+ROWS, SENT = "rows.json", "sent"
+"""In the own folder of a region: fingerprints of the rows of its sites, and the answers that went upward."""
+
+
+def check_relayed(study: Study) -> None:
+    """Raise an error if a method asks for more than sums over all sites."""
+    method = method_of(study)
+    is_sums = isinstance(method, FederatedEM) and method.totals_only
+    is_noisy = isinstance(method, PrivateScoring) and method.masked is None and not study.is_noisy_file
+    if not is_sums and not is_noisy:
+        raise InvalidInputError(
+            "a region adds the answers of its sites: the method must ask for sums alone, such as FederatedEM with "
+            "totals_only = true, or PrivateScoring in rounds without masks"
+        )
+
+
+@dataclass
+class Relay:
+    """A region in one run.
+
+    Parameters
+    ----------
+    name : str
+        Name of the region in the roster of the run that it serves.
+    upper : Path
+        Folder with the letters of that run.
+    coordinator : str
+        Public key of its coordinator, as the region was told it.
+    mail, own : Path
+        Folder of the region's own run, and the region's private folder.
+    sites : mapping of str to str
+        Names of the region's sites and their public keys.
+    identity : SiteIdentity
+        Key with which the region signs, downward and upward.
+    """
+
+    name: str
+    upper: Path
+    coordinator: str
+    mail: Path
+    own: Path
+    sites: Mapping[str, str]
+    identity: SiteIdentity
+    refused: dict[str, str] = field(default_factory=dict, init=False)
+    """Files of the region's sites that were not used, and why."""
+
+    def step(self) -> str | None:
+        """Ask the region's sites the latest question, or answer it; return the text of the answer upward.
+
+        None is returned if there is no question yet.
+
+        Raises
+        ------
+        AwaitedError
+            If sites of the region have not answered yet.
+        RefusedError
+            If the run or its question is not signed by the coordinator.
+        """
+        run, study = read_mail(self.upper)
+        check_relayed(study)
+        letter = open_question(MailFolder(self.upper), run, self.name)
+        if letter is None:
+            return None
+        check_signed(RunRules(signed_by=self.coordinator, allow_unsigned=False), run, letter)
+        sent = self.own / SENT / f"{letter.hash.removeprefix('sha256:')}.letter"
+        if not sent.exists():
+            text = self._sealed(run, letter, self._asked(run, study, letter))
+            sent.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(sent, text)
+        return read_text(sent, "an answer")
+
+    def _asked(self, run: RunFile, study: Study, letter: QuestionLetter) -> bytes:
+        """Return the encoded sum of the answers of the region's sites to a question."""
+        names = tuple(sorted(self.sites))
+        wanted = RunFile(study.identity, names, dict(self.sites), "", run.start, parent=run.identity)
+        lower = begin_folder(self.mail, self.own, wanted, self.identity)
+        write_whole(self.mail / "study.toml", study.to_text())
+        box = Mailbox(self.mail, self.own, lower, identity=self.identity, require_signatures=True, patience=0.0)
+        total, marks, failed = RunningSum[Any](len(names), add), dict[str, int](), False
+        for replies in box.ask(letter.number, letter.question, names, total=True, timeout=None):
+            for reply in replies:
+                value, place = decode(reply.message), names.index(reply.sites[0])
+                failed |= isinstance(value, Failure)
+                if not isinstance(value, Failure):
+                    with np.errstate(over="ignore", invalid="ignore"):  # the coordinator judges what it gets
+                        total.put((place, place + 1), value)
+                    marks[reply.sites[0]] = message_fingerprint(reply.message)
+        self.refused = box.refused
+        if failed or len(marks) < len(names):
+            return encode(Failure(FailureCode.REFUSED))
+        if not self._same_rows(marks):
+            return encode(Failure(FailureCode.DATA_CHANGED))
+        return encode(total.value(), sum_of(marks.values()))
+
+    def _same_rows(self, marks: Mapping[str, int]) -> bool:
+        """Return whether the rows of the region's sites are those of its first answer, by their fingerprints."""
+        path, now = self.own / ROWS, {site: str(mark) for site, mark in sorted(marks.items())}
+        if not path.exists():
+            write_whole(path, json.dumps(now, indent=1) + "\n")
+        return bool(parse_json(read_text(path, "fingerprints"), path.name) == now)
+
+    def _sealed(self, run: RunFile, letter: QuestionLetter, answer: bytes) -> str:
+        """Return the text of the region's answer, signed and sealed as a site's is."""
+        found = AnswerLetter(letter.run, letter.study, letter.number, self.name, letter.hash, answer)
+        said = {"time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "covers": COVERS}
+        signature = self.identity.sign(signed_hash(found.hash, said))
+        signed = replace(found, envelope={**said, "signature": signature})
+        return (seal_answer(signed, run.box) if run.box else signed).to_text()

@@ -1,0 +1,151 @@
+"""Regions: coordinators that are sites of another run, with the bits of one run over all sites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consilience.errors import AwaitedError, InvalidInputError, RefusedError
+from consilience.kit.folder import SiteFolder, SiteIdentity
+from consilience.kit.letters import RunFile
+from consilience.kit.mail_folder import MailFolder, answer_name
+from consilience.kit.mail_run import (
+    advance_by_files,
+    begin_by_files,
+    draft_answer,
+    finish_answer,
+    is_answered,
+    open_question,
+)
+from consilience.kit.relay import ROWS, Relay, check_relayed
+from consilience.kit.sealed_answers import SealedAnswer, open_answer
+from consilience.messages import Failure, decode
+from mail_office import PRIVATE, TABLES, Office, start, study_with
+
+LEAVES = ("ash", "birch", "elm", "oak")
+FEW = {name: TABLES[name].slice(0, 250) for name in LEAVES}
+TOTALS = study_with('name = "FederatedEM", n_climbs = 1, totals_only = true')
+KEY = SiteIdentity.new()
+
+
+class Regions:
+    """Two regions of two sites, and a coordinator above them."""
+
+    def __init__(self, path: Path, study: Any = TOTALS, begins: Any = None) -> None:
+        self.path, self.study, self.start = path, study, begins
+        self.leaves = Office(path, study, tables=FEW, start=begins).folders
+        self.relays = [
+            Relay(
+                f"r{i}",
+                path / "upper",
+                KEY.public_key,
+                path / f"r{i}" / "mail",
+                path / f"r{i}" / "own",
+                {name: str(self.leaves[name].public_key) for name in LEAVES[2 * i : 2 * i + 2]},
+                SiteIdentity.new(),
+            )
+            for i in range(2)
+        ]
+
+    def advance(self) -> Any:
+        keys = {relay.name: relay.identity.public_key for relay in self.relays}
+        upper, own = self.path / "upper", self.path / "own"
+        run = begin_by_files(self.study, upper, own, sites=list(keys), keys=keys, start=self.start, identity=KEY)
+        try:
+            return advance_by_files(self.study, upper, own, run, identity=KEY).best
+        except AwaitedError:
+            return None
+
+    def answer_below(self, relay: Relay, name: str) -> None:
+        mail, run = MailFolder(relay.mail), RunFile.read(relay.mail)
+        letter = open_question(mail, run, name)
+        assert letter is not None
+        folder = SiteFolder.open(self.leaves[name].path)
+        if not is_answered(folder, mail, letter):
+            text = finish_answer(folder, draft_answer(folder, self.study, FEW[name], run, letter))
+            (relay.mail / answer_name(letter.number, name)).write_text(text)
+
+    def relayed(self, relay: Relay) -> str | None:
+        try:
+            return relay.step()
+        except AwaitedError:
+            for name in relay.sites:
+                self.answer_below(relay, name)
+            return relay.step()
+
+    def to_the_end(self) -> Any:
+        for _ in range(200):
+            if (done := self.advance()) is not None:
+                return done
+            for relay in self.relays:
+                number = int(max(each.name for each in relay.upper.glob("round-*.question*"))[6:8])
+                (relay.upper / answer_name(number, relay.name)).write_text(self.relayed(relay) or "")
+        raise AssertionError("the run does not end")
+
+
+@pytest.mark.slow
+def test_two_regions_have_the_bits_of_one_run(tmp_path: Path) -> None:
+    flat, regions = Office(tmp_path / "flat", TOTALS, tables=FEW), Regions(tmp_path / "regions")
+    one, two = flat.to_the_end(), regions.to_the_end()
+    assert one.model.mixture_.to_vector().tolist() == two.model.mixture_.to_vector().tolist()
+    assert len(one.record.rounds) == len(two.record.rounds)
+    for folder in regions.leaves.values():
+        kinds = [entry.kind for entry in SiteFolder.open(folder.path).entries]
+        assert kinds.count("answer") == len(two.record.rounds)
+    upper = RunFile.read(regions.path / "upper")
+    assert {RunFile.read(relay.mail).parent for relay in regions.relays} == {upper.identity}
+    names = "".join(each.read_text() for each in (regions.path / "upper").glob("*.json"))
+    assert not any(f'"{name}"' in names for name in LEAVES)
+
+
+def test_a_region_signs_seals_and_sends_the_same_bytes_again(tmp_path: Path) -> None:
+    regions = Regions(tmp_path)
+    assert regions.advance() is None
+    relay = regions.relays[0]
+    with pytest.raises(AwaitedError, match="ash, birch"):
+        relay.step()
+    text = regions.relayed(relay)
+    assert text is not None
+    assert relay.step() == text
+    answer = open_answer(SealedAnswer.from_text(text), KEY)
+    assert answer.site == "r0"
+    with pytest.raises(InvalidInputError, match="does not open"):
+        open_answer(SealedAnswer.from_text(text), relay.identity)
+
+
+def test_a_region_does_not_serve_a_stranger(tmp_path: Path) -> None:
+    regions = Regions(tmp_path)
+    regions.advance()
+    regions.relays[0].coordinator = SiteIdentity.new().public_key
+    with pytest.raises(RefusedError, match="another coordinator"):
+        regions.relays[0].step()
+
+
+def test_what_a_leaf_refuses_and_rows_that_change_end_the_answer_of_the_region(tmp_path: Path) -> None:
+    regions = Regions(tmp_path)
+    regions.advance()
+    relay = regions.relays[0]
+    regions.relayed(relay)
+    path = relay.own / ROWS
+    path.write_text(path.read_text().replace('"ash": "', '"ash": "1'))
+    for each in (relay.own / "sent").iterdir():
+        each.unlink()
+    text = relay.step()
+    answer = open_answer(SealedAnswer.from_text(text or ""), KEY)
+    assert isinstance(decode(answer.answer), Failure)
+
+
+def test_only_methods_that_ask_for_sums_are_relayed() -> None:
+    check_relayed(TOTALS)
+    check_relayed(PRIVATE)
+    for method in ('name = "OneShot", refine = 1', 'name = "FederatedEM"'):
+        with pytest.raises(InvalidInputError, match="sums alone"):
+            check_relayed(study_with(method))
+
+
+@pytest.mark.slow
+def test_sums_with_noise_go_through_regions(tmp_path: Path) -> None:
+    done = Regions(tmp_path, PRIVATE, start()).to_the_end()
+    assert done.privacy.epsilon <= 3.0
