@@ -804,6 +804,27 @@ DEFECTS = (
         "couriers/test_letter_stores.py",
     ),
     Defect(
+        "an answer in the store replaces one that was taken",
+        "couriers/post.py",
+        "        if not goal.exists():\n",
+        "        if True:\n",
+        "couriers/test_post.py",
+    ),
+    Defect(
+        "an answer in the folder of another site is taken",
+        "couriers/post.py",
+        "    if match[2] != site:\n",
+        "    if False:\n",
+        "couriers/test_post.py",
+    ),
+    Defect(
+        "a question to one site goes to all",
+        "couriers/post.py",
+        'own[match[2] or ""] = max(own.get(match[2] or "",',
+        'own[""] = max(own.get("",',
+        "couriers/test_post.py",
+    ),
+    Defect(
         "an earlier certificate of a site stays good",
         "kit/enrolment.py",
         '"SUCCESS|CN={name}|{serial}" {name};',
