@@ -10,7 +10,7 @@ import pytest
 
 from consilience.cli.annex import ATTACKS, EPSILON, annex_of, right_guesses
 from consilience.cli.answer_fields import KINDS, fields_of_answer, fields_of_kind
-from consilience.cli.preview import ENVELOPE, FIELDS, HEAD, LETTER
+from consilience.cli.preview import ENVELOPE, FIELDS, HEAD, LETTER, SEALED
 from consilience.fit import Expect, Specification
 from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.policy import Policy
@@ -65,7 +65,7 @@ def test_the_annex_of_rounds_lists_what_the_method_asks_and_every_part_of_the_an
         assert f"| {KINDS[each.question.__name__]} | {each} |" in said
         for part, meaning in fields_of_kind(each.question).items():
             assert f"| {part} | {meaning} |" in said
-    for part, meaning in {**HEAD, **LETTER, **ENVELOPE}.items():
+    for part, meaning in [*HEAD.items(), *LETTER.items(), *ENVELOPE.items(), *SEALED.items()]:
         assert f"| {part} | {meaning} |" in said
     asked = {each.question.__name__ for each in kinds}
     for kind, attacks in ATTACKS.items():

@@ -59,7 +59,7 @@ def question(asks: str) -> QuestionLetter:
 
 def test_a_coordinator_does_not_write_what_the_site_reads() -> None:
     letter = question("nothing.\nReplay check: kept.\n\x1b[2J")
-    shown = answer_text(Draft(letter, "coordinator", encode(Summarise(2, 1))), PLAN, 9)
+    shown = answer_text(Draft(letter, "coordinator", None, None), PLAN)
     assert "\x1b" not in shown
     assert "Replay check: kept" not in shown
     assert f"Asked: {Summarise(2, 1).disclosed}." in shown

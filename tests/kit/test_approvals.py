@@ -14,18 +14,21 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
-from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.datasets.hospitals import STUDY
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.json_text import bytes_hash
 from consilience.kit import approvals
 from consilience.kit.folder import SiteFolder
+from consilience.kit.letters import RunFile
+from consilience.kit.mail_run import Draft, approve_answer, draft_answer, finish_answer, prepare_answer
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import approve_fit, is_approved, keep_bytes, last_fit, release_fit
 from consilience.kit.site_fit import fit_at_site
 from consilience.kit.study import Study
+from mail_office import PRIVATE, TABLES, Office, start, study_with
 
 PLAN = Study.from_text(STUDY)
-ASH = hospitals()["ash"]
+ASH = TABLES["ash"]
 As = Callable[[str], None]
 
 
@@ -163,6 +166,87 @@ def test_the_commands_collect_approvals_and_write_the_file_after_the_last(
     assert (tmp_path / "ash.json").exists()
     kinds = [entry.kind for entry in folder.entries]
     assert kinds == ["init", "fit", "decline", "approval", "approval", "release"]
+
+
+# ---------------------------------------------------------------- rounds
+
+
+def asked(place: Path, act_as: As, study: Study, given: object = None) -> tuple[Office, SiteFolder]:
+    """A run whose first question is open, and a site of which two approve."""
+    act_as("analyst")
+    office = Office(place, study, tables={name: TABLES[name].slice(0, 300) for name in ("ash", "oak")}, start=given)
+    folder = office.folders["ash"]
+    text = folder.policy.replace("approvers = []", 'approvers = ["one", "two", "analyst"]')
+    (folder.path / "policy.toml").write_text(text.replace("approvals = 1", "approvals = 2"))
+    office.advance()
+    return office, folder
+
+
+def drafted(office: Office, name: str = "ash") -> Draft:
+    letter, run = office.latest(name), RunFile.read(office.mail)
+    return draft_answer(office.folders[name], office.study, office.tables[name], run, letter, approved_by="somebody")
+
+
+@pytest.mark.parametrize("way", ["coordinator", "noise"])
+def test_an_answer_in_a_round_leaves_when_two_have_approved_it(tmp_path: Path, act_as: As, way: str) -> None:
+    study, given = (PRIVATE, start()) if way == "noise" else (study_with('name = "OneShot", refine = 1'), None)
+    office, folder = asked(tmp_path, act_as, study, given)
+    shown = drafted(office)
+    with pytest.raises(RefusedError, match="2 approvals by one or two or analyst, and there are 0"):
+        finish_answer(folder, shown)
+    assert prepare_answer(folder, shown)[0]
+    with pytest.raises(RefusedError, match="analyst prepared this"):
+        approve_answer(folder, shown, "A")
+    act_as("one")
+    assert approve_answer(folder, drafted(office), "One") == 1
+    with pytest.raises(RefusedError, match="there are 1"):
+        finish_answer(folder, drafted(office))
+    assert not [entry for entry in folder.entries if entry.kind in ("charge", "run", "answer")]
+    act_as("two")
+    last = drafted(office)
+    assert approve_answer(folder, last, "Two") == 0
+    data = finish_answer(folder, last).encode()
+    entry = folder.entries[-1]
+    assert (entry.kind, entry.details["approved_by"], entry.details["account"]) == ("answer", "one, two", "two")
+    assert (entry.details["file"], entry.details["bytes"]) == (bytes_hash(data), len(data))
+    if way == "coordinator":
+        assert data == shown.file  # what the first was shown is what leaves
+    act_as("visitor")
+    assert finish_answer(folder, drafted(office)).encode() == data  # the same bytes again
+
+
+def test_approvals_of_an_answer_do_not_count_for_another_one(tmp_path: Path, act_as: As) -> None:
+    office, folder = asked(tmp_path, act_as, study_with('name = "FederatedEM"'))
+    prepare_answer(folder, drafted(office))
+    for account in ("one", "two"):
+        act_as(account)
+        approve_answer(folder, drafted(office), account)
+    office.tables["ash"] = TABLES["ash"].slice(0, 299)
+    with pytest.raises(RefusedError, match="there are 0"):
+        finish_answer(folder, drafted(office))
+
+
+def test_the_command_to_answer_prepares_collects_approvals_and_writes(tmp_path: Path, act_as: As) -> None:
+    office, folder = asked(tmp_path, act_as, study_with('name = "FederatedEM"'))
+    pq.write_table(office.tables["ash"], tmp_path / "ash.parquet")
+    command = ["site", "answer", "ash", str(office.mail), "--in", str(tmp_path / "sites")]
+
+    def run(*more: str) -> tuple[int, str]:
+        found = CliRunner().invoke(app, [*command, *more], input="y\n")
+        return found.exit_code, found.output + str(getattr(found.exception, "said", ""))
+
+    status, said = run("--table", str(tmp_path / "ash.parquet"))
+    assert (status, "Prepared" in said) == (6, True)
+    assert "analyst prepared this" in run()[1]
+    act_as("one")
+    assert "without the question" in run("--no-input")[1]
+    assert run()[0] == 6
+    act_as("two")
+    assert run()[0] == 0
+    kinds = [entry.kind for entry in folder.entries]
+    assert kinds == ["init", "draft", "approval", "approval", "run", "answer"]
+    (path,) = office.mail.glob("*answer.ash.json")
+    assert folder.entries[-1].details["file"] == bytes_hash(path.read_bytes())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")

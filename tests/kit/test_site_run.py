@@ -59,10 +59,11 @@ def test_the_first_answer_records_the_rows_and_each_answer_its_reply(tmp_path: P
     site = opened(folder)
     found = site.considered(encode(Summarise(4, 1)))
     assert [entry.kind for entry in folder.entries] == ["init"]  # nothing is recorded before it is accepted
-    reply = site.accept(found)
+    reply = site.accept(found, bytes)
     assert decode(reply).weight == 900
     second = opened(folder, 2)
-    second.accept(second.considered(encode(LogLikelihood(site_file(PLAN, "ash", TABLES["ash"]).fit.model.mixture))))
+    mixture = site_file(PLAN, "ash", TABLES["ash"]).fit.model.mixture
+    second.accept(second.considered(encode(LogLikelihood(mixture))), bytes)
     assert [entry.kind for entry in folder.entries] == ["init", "run", "answer", "answer"]
     run = folder.entries[1].details
     assert (run["study"], run["table"]) == (CONTRACT.identity, "/table.parquet")
@@ -76,7 +77,7 @@ def test_the_first_answer_records_the_rows_and_each_answer_its_reply(tmp_path: P
 def test_a_run_is_over_the_rows_with_which_it_began(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     site = opened(folder)
-    site.accept(site.considered(encode(Summarise(4, 1))))
+    site.accept(site.considered(encode(Summarise(4, 1))), bytes)
     with pytest.raises(RefusedError, match="not those with which the run"):
         opened(folder, 2, TABLES["ash"].slice(1))
     opened(folder, 1, TABLES["ash"].slice(1), run="b")  # another run may have other rows, as after a correction
@@ -85,7 +86,7 @@ def test_a_run_is_over_the_rows_with_which_it_began(tmp_path: Path) -> None:
 def test_a_file_after_a_run_is_held_against_its_rows(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     site = opened(folder)
-    site.accept(site.considered(encode(Summarise(4, 1))))
+    site.accept(site.considered(encode(Summarise(4, 1))), bytes)
     with pytest.raises(RefusedError, match="differ"):
         fit_at_site(folder, PLAN, TABLES["ash"].slice(1))
     fit_at_site(folder, PLAN, TABLES["ash"])
@@ -111,10 +112,10 @@ def test_a_question_that_the_policy_does_not_list_is_refused_and_the_reason_stay
     mixture = site_file(PLAN, "ash", TABLES["ash"]).fit.model.mixture
     found = site.considered(encode(LogLikelihood(mixture)))
     assert "does not list LogLikelihood" in found.reason
-    reply = decode(site.accept(found))
+    reply = decode(site.accept(found, bytes))
     assert isinstance(reply, Failure)
     assert reply.detail == ""
     assert [entry.kind for entry in folder.entries] == ["init", "run", "refusal"]
     assert "LogLikelihood" in folder.entries[-1].details["reason"]
     again = opened(folder, 2)  # a refusal ends nothing: the next question is answered
-    assert decode(again.accept(again.considered(encode(Summarise(4, 1))))).weight == 900
+    assert decode(again.accept(again.considered(encode(Summarise(4, 1))), bytes)).weight == 900

@@ -10,7 +10,17 @@ from typing import Any
 
 from consilience._version import __version__
 from consilience.cli.answer_fields import KINDS, fields_of_kind
-from consilience.cli.preview import ENVELOPE, FIELDS, HEAD, LETTER, NOISY_FIELDS, WAYS, attack_lines, mapping_lines
+from consilience.cli.preview import (
+    ENVELOPE,
+    FIELDS,
+    HEAD,
+    LETTER,
+    NOISY_FIELDS,
+    SEALED,
+    WAYS,
+    attack_lines,
+    mapping_lines,
+)
 from consilience.errors import ConsilienceError
 from consilience.kit.folder import MAPPING, SiteFolder
 from consilience.kit.forecast import forecast_study
@@ -261,6 +271,8 @@ def _fields(study: Study) -> Iterator[Block]:
         said = tuple(fields_of_kind(each.question).items())
         yield Table(f"An answer: {KINDS[each.question.__name__]}.", ("part", "meaning"), said, long=True)
     yield Table("The rest of each file.", ("part", "meaning"), (*HEAD.items(), *LETTER.items(), *ENVELOPE.items()))
+    yield "If the coordinator has a key for it, the file is encrypted for the coordinator, and others see this of it:"
+    yield Table("The outside of an encrypted file.", ("part", "meaning"), tuple(SEALED.items()))
 
 
 def _approvers(policy: Policy) -> Iterator[Block]:

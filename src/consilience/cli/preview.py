@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from consilience.files.json_text import bytes_hash
 from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.files.site_file import SiteFile
 from consilience.fit.parameters import parameters
@@ -101,6 +102,15 @@ LETTER = {
     "asked": "which question this answers (a hash of it)",
     "answer": "the answer itself, in base64",
 }
+SEALED = {
+    "format": HEAD["format"],
+    "version": HEAD["version"],
+    "run": LETTER["run"],
+    "round": LETTER["round"],
+    "site": LETTER["site"],
+    "asked": LETTER["asked"],
+    "box": "the whole answer, encrypted for the coordinator",
+}
 ENVELOPE = {
     "time": "when the file was sealed",
     "ledger": "number and hash of the last entry of the ledger then",
@@ -108,7 +118,8 @@ ENVELOPE = {
     "kit": "version of the library",
     "signature": "signature by the site's key, if it has one",
 }
-"""What the other parts of a file mean: its head, the content of an answer in a round, and the envelope."""
+"""What the other parts of a file mean: its head, the content of an answer in a round, the outside of one that only the
+coordinator can read, and the envelope."""
 
 
 def fields_of(file: AnySiteFile) -> Iterator[tuple[str, str, Any]]:
@@ -316,17 +327,8 @@ SHOWN = 200
 """Numbers of one array that are printed."""
 
 
-def answer_text(draft: Draft, study: Study, size: int, *, numbers: bool = False) -> str:
-    """Return the preview of an answer as text; ``numbers`` adds every number that would leave.
-
-    Parameters
-    ----------
-    draft : Draft
-    study : Study
-    size : int
-        Size of the file in bytes; 0 if it is not known before the noise is drawn.
-    numbers : bool
-    """
+def answer_text(draft: Draft, study: Study, *, numbers: bool = False) -> str:
+    """Return the preview of an answer as text; ``numbers`` adds every number that would leave."""
     letter = draft.letter
     lines = [
         f"Study {study.name} ({study.identity[:15]}...), round {letter.number} of run {letter.run[:15]}...",
@@ -339,22 +341,28 @@ def answer_text(draft: Draft, study: Study, size: int, *, numbers: bool = False)
     if draft.reason:
         lines += [
             f"THIS SITE REFUSES the question: {draft.reason}.",
-            "What would leave: one file that says that this site refuses. The reason stays here.",
+            f"What would leave: one file that says that this site refuses, {file_words(draft.file or b'')}.",
+            "The reason stays here.",
         ]
-    elif draft.reply is None:
+    elif draft.reply is None or draft.file is None:
         lines.append(
             "What would leave: one file with these sums after noise was added. The noise is drawn if you approve."
         )
     elif not isinstance(answer := decode(draft.reply), Failure):
-        lines += answer_lines(list(leaves("", answer)), size, numbers=numbers)
+        lines += answer_lines(list(leaves("", answer)), draft.file, numbers=numbers)
     return "\n".join(lines)
 
 
-def answer_lines(values: Sequence[tuple[str, Any]], size: int, *, numbers: bool) -> list[str]:
-    """Return lines on the numbers of an answer that is known."""
+def file_words(file: bytes) -> str:
+    """Return size and hash of a file in words: those of its bytes on disk."""
+    return f"of {len(file):,} bytes, SHA-256 {bytes_hash(file).removeprefix('sha256:')}"
+
+
+def answer_lines(values: Sequence[tuple[str, Any]], file: bytes, *, numbers: bool) -> list[str]:
+    """Return lines on the numbers of an answer that is known, and on the file that has them."""
     count = sum(np.size(value) for _, value in values)
     lines = [
-        f"What would leave: one file of {size:,} bytes, with {count:,} numbers. No row is in it. By part:",
+        f"What would leave: one file {file_words(file)}, with {count:,} numbers. No row is in it. By part:",
         *(f"  {name:<44} {np.size(value):>6,}" for name, value in values),
     ]
     return lines + ["", "Every number", *(f"  {name} = {_short(value)}" for name, value in values)] * numbers

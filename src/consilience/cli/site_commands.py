@@ -57,9 +57,19 @@ from consilience.files.noisy_file import read_sent_file
 from consilience.kit import ledger, release
 from consilience.kit.examination import Examination, check_people
 from consilience.kit.folder import KEY, LEDGER, POLICY, SiteFolder, SiteIdentity
-from consilience.kit.letters import AnswerLetter, QuestionLetter
+from consilience.kit.letters import QuestionLetter
 from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
-from consilience.kit.mail_run import Draft, draft_answer, finish_answer, is_answered, open_question, read_mail
+from consilience.kit.mail_run import (
+    Draft,
+    approve_answer,
+    draft_answer,
+    finish_answer,
+    is_answered,
+    is_approved_answer,
+    open_question,
+    prepare_answer,
+    read_mail,
+)
 from consilience.kit.mapping import TableMapping
 from consilience.kit.mask_keys import public_mask_key
 from consilience.kit.notices import record_retractions
@@ -162,20 +172,43 @@ def _question_note(letter: QuestionLetter, mailbox: Path, entry: int) -> Questio
 def _approve(
     folder: SiteFolder, draft: Draft, study: Study, who: str, output: Output, *, numbers: bool, no_input: bool
 ) -> None:
-    """Show the preview and ask; an answer that left before is not asked about again."""
-    if no_input and draft.is_new and not Policy.from_text(folder.policy).release.allow_no_input:
+    """Show the preview and ask; an answer that left before, or that all have approved, is not asked about again."""
+    policy, letter = Policy.from_text(folder.policy), draft.letter
+    others = policy.approval.apply
+    is_open = draft.is_new and not (others and is_approved_answer(folder, draft))
+    if no_input and is_open and (others or not policy.release.allow_no_input):
         raise CommandError(CommandFault.REFUSED, f"the policy does not allow an answer {WITHOUT_A_PERSON}")
-    letter = draft.letter
-    size = 0
-    if draft.reply is not None:
-        whole = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply)
-        size = len(whole.to_text())
-    Output(quiet=output.quiet and no_input).say(answer_text(draft, study, size, numbers=numbers))
-    if not draft.is_new or no_input or typer.confirm("Write this answer?", default=False, err=True):
+    Output(quiet=output.quiet and no_input).say(answer_text(draft, study, numbers=numbers))
+    if not is_open:
         return
-    details = {"study": letter.study, "run": letter.run, "number": letter.number, "declined_by": who}
-    ledger.append(folder.path / LEDGER, "decline", details)
-    raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
+    if others:
+        _check_approver(folder, draft, output)
+    if not no_input and not typer.confirm("Write this answer?", default=False, err=True):
+        details = {"study": letter.study, "run": letter.run, "number": letter.number, "declined_by": who}
+        ledger.append(folder.path / LEDGER, "decline", details)
+        raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
+    if others:
+        with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
+            missing = approve_answer(folder, draft, who)
+        _end_unless_approved(missing, output)
+
+
+def _check_approver(folder: SiteFolder, draft: Draft, output: Output) -> None:
+    """Keep what is to be approved; end the command if this account may not approve it."""
+    with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
+        is_first, reason = prepare_answer(folder, draft)
+    if reason and is_first:
+        output.say(f"Prepared; the ledger has it. Nothing has left: {reason}, who can leave --table out.")
+        raise typer.Exit(NOTHING_YET)
+    if reason:
+        raise CommandError(CommandFault.REFUSED, reason)
+
+
+def _end_unless_approved(missing: int, output: Output) -> None:
+    """End the command if more have to approve."""
+    if missing:
+        output.say(f"Approved; the ledger has it. Nothing has left: {missing} more must approve.")
+        raise typer.Exit(NOTHING_YET)
 
 
 # ---------------------------------------------------------------- site commands
@@ -491,9 +524,7 @@ def approve_shown(folder: SiteFolder, last: release.LastFit, who: str, output: O
     """Record an approval of a fit that was shown; end the command if the policy asks for more of them."""
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
         missing = release.approve_fit(folder, who, last)
-    if missing:
-        output.say(f"Approved; the ledger has it. Nothing has left: {missing} more must approve.")
-        raise typer.Exit(NOTHING_YET)
+    _end_unless_approved(missing, output)
 
 
 @site.command("approve", cls=PagedCommand)

@@ -9,13 +9,15 @@ from datetime import datetime
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from consilience._version import __version__
 from consilience.errors import AwaitedError, InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
-from consilience.files.json_text import parse_json, read_text
+from consilience.files.json_text import bytes_hash, parse_json, read_text
+from consilience.kit import approvals
 from consilience.kit.combination import run_study
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.forecast import forecast_study, say_outlook
@@ -26,12 +28,20 @@ from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy, RunRules
-from consilience.kit.private_files import write_once
 from consilience.kit.release import check_not_withdrawn, envelope_of
 from consilience.kit.roster import verify_signature
 from consilience.kit.sealed_answers import seal_answer
 from consilience.kit.site_fit import flow_of
-from consilience.kit.site_rounds import ANSWERS, RunPart, entries_of, open_contract, open_private, stored_reply
+from consilience.kit.site_rounds import (
+    RunPart,
+    drafted_file,
+    entries_of,
+    keep_prepared,
+    open_contract,
+    open_private,
+    stored_file,
+    stored_reply,
+)
 from consilience.kit.spending import cost_line
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
@@ -55,23 +65,34 @@ class Draft:
         Whom the site has to trust, as the study says.
     reply : bytes or None
         The encoded answer or failure; None if its noise is drawn only after a person has approved.
+    file : bytes or None
+        The file that would leave, in the same way.
     answer : callable or None
-        Records the answer and returns the reply; None if the question was answered before.
+        ``answer(accounts)`` records the answer and its file, with the accounts that approved if the policy names some,
+        and returns the reply; None if the question was answered before.
     said : tuple of str
         What the people at the site are told before they approve.
     reason : str
         Why the site refuses the question; it stays there.
-    box : str
-        Public key for which the answer is sealed; empty if it is not.
+    table : str
+        Path of the table, for those who approve after others.
     """
 
     letter: QuestionLetter
     way: Trust
     reply: bytes | None
-    answer: Callable[[], bytes] | None = None
+    file: bytes | None
+    answer: Callable[[str], bytes] | None = None
     said: tuple[str, ...] = ()
     reason: str = ""
-    box: str = ""
+    table: str = ""
+
+    @property
+    def subject(self) -> dict[str, Any]:
+        """What is approved, as details of entries of the ledger."""
+        letter = self.letter
+        asked = {"study": letter.study, "run": letter.run, "number": letter.number, "asked": letter.hash}
+        return asked if self.file is None else {**asked, "file": bytes_hash(self.file)}
 
     @property
     def is_new(self) -> bool:
@@ -124,10 +145,10 @@ def open_question(mail: MailFolder, run: RunFile, site: str) -> QuestionLetter |
 
 def is_answered(folder: SiteFolder, mail: MailFolder, letter: QuestionLetter) -> bool:
     """Whether the site's own answer to a question is in the folder; one that somebody else wrote does not count."""
-    sent = sent_text(folder, letter)
+    file = stored_file(folder, letter.run, letter.number, letter.hash)
     wanted = (letter.run, letter.number, folder.name, letter.hash)
-    return sent is not None and any(
-        (each.run, each.number, each.site, each.asked) == wanted and each.to_text() == sent
+    return file is not None and any(
+        (each.run, each.number, each.site, each.asked) == wanted and each.to_text().encode() == file
         for _, each in mail.answers()
     )
 
@@ -177,7 +198,8 @@ def draft_answer(
         raise RefusedError("the study is one file of each site: use 'consilience site fit' and 'site release'")
     reply = stored_reply(folder, letter.run, letter.number, letter.hash)
     if reply is not None:
-        return Draft(letter, study.way, reply, box=run.box)
+        kept = stored_file(folder, letter.run, letter.number, letter.hash)
+        return Draft(letter, study.way, reply, kept or answer_file(folder, letter, run.box, reply))
     table_path = "" if source is None else str(source.resolve())
     read_by = "" if mapping is None else mapping.identity
     part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by)
@@ -189,11 +211,15 @@ def draft_answer(
         private = open_private(folder, study, table, part, masks)
         worth = (worth_line(study, run, private.rows),) if first else ()
         told = (*said, *private.told, *masked_line(run, masks), _cost_of(folder, study, letter), *worth)
-        return Draft(letter, study.way, None, partial(private.answered, letter.question), told, box=run.box)
+        answer = partial(private.answered, letter.question, partial(answer_file, folder, letter, run.box))
+        return Draft(letter, study.way, None, None, answer, told, table=table_path)
     site = open_contract(folder, study, table, part)
     said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
     found = site.considered(letter.question)
-    return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason, run.box)
+    shown = drafted_file(folder, letter.run, letter.number, letter.hash, found.reply)
+    file = shown or answer_file(folder, letter, run.box, found.reply)
+    answer = partial(site.accept, found, lambda _: file)
+    return Draft(letter, study.way, found.reply, file, answer, said, found.reason, table_path)
 
 
 def beginning_lines(folder: SiteFolder, run: RunFile) -> tuple[str, ...]:
@@ -291,35 +317,67 @@ def check_restored(folder: SiteFolder, number: int, hashed: str) -> None:
         )
 
 
-def finish_answer(folder: SiteFolder, draft: Draft) -> str:
-    """Record an answer in the ledger, and return the text of the file that leaves.
+def finish_answer(folder: SiteFolder, draft: Draft, approved: Mapping[str, Any] | None = None) -> str:
+    """Record an answer in the ledger, and return the text of the file that leaves, which is stored.
 
-    It is signed if the site has a key, and sealed if the run has one for it. The text is stored: a question that was
-    answered before has the same file again.
+    A question that was answered before has the same file again.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    draft : Draft
+    approved : mapping, optional
+        What people have approved in place of this answer, such as a mandate.
+
+    Raises
+    ------
+    RefusedError
+        If approvals are missing that the policy asks for.
     """
-    path = _sent_path(folder, draft.letter)
-    if (sent := sent_text(folder, draft.letter)) is not None:
-        return sent
-    reply = draft.reply if draft.answer is None else draft.answer()
-    if reply is None:
-        raise InvalidInputError("there is no answer that could leave")
+    if draft.answer is not None:
+        rules = Policy.from_text(folder.policy).approval
+        accounts = approvals.check_approved(folder, rules, approved or draft.subject)
+        draft.answer(", ".join(accounts))
     letter = draft.letter
+    file = stored_file(folder, letter.run, letter.number, letter.hash) or draft.file
+    if file is None:
+        raise InvalidInputError("there is no answer that could leave")
+    return file.decode()
+
+
+def answer_file(folder: SiteFolder, letter: QuestionLetter, box: str, reply: bytes) -> bytes:
+    """Return the file of an answer: signed if the site has a key, and sealed if the run has one for it."""
     found = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, reply)
     signed = replace(found, envelope=envelope_of(folder, found.hash))
-    text = (seal_answer(signed, draft.box) if draft.box else signed).to_text()
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    write_once(path, text.encode())
-    return text
+    return (seal_answer(signed, box) if box else signed).to_text().encode()
 
 
-def sent_text(folder: SiteFolder, letter: QuestionLetter) -> str | None:
-    """Return the text of the file with which a site has answered a question; None if it has none."""
-    path = _sent_path(folder, letter)
-    return read_text(path, "an answer") if path.exists() else None
+def approve_answer(folder: SiteFolder, draft: Draft, approved_by: str) -> int:
+    """Record that this account approves an answer; return how many approvals are still missing.
+
+    Raises
+    ------
+    RefusedError
+        If this account may not approve it.
+    """
+    rules = Policy.from_text(folder.policy).approval
+    prepared_by = keep_prepared(folder, draft.subject, draft.table, draft.reply, draft.file)
+    return approvals.approve(folder, rules, draft.subject, prepared_by, approved_by)
 
 
-def _sent_path(folder: SiteFolder, letter: QuestionLetter) -> Path:
-    return folder.path / ANSWERS / f"{letter.hash.removeprefix('sha256:')}.letter"
+def prepare_answer(folder: SiteFolder, draft: Draft) -> tuple[bool, str]:
+    """Record what is to be approved; return whether the run begins with it, and why this account may not approve it."""
+    rules, entries = Policy.from_text(folder.policy).approval, folder.entries
+    begins = not any(entry.kind == "draft" and entry.details.get("run") == draft.letter.run for entry in entries)
+    prepared_by = keep_prepared(folder, draft.subject, draft.table, draft.reply, draft.file)
+    approved = approvals.counted(rules, approvals.approved_in(entries, draft.subject))
+    return begins, approvals.refused_approver(rules, approvals.own_account(), prepared_by, approved)
+
+
+def is_approved_answer(folder: SiteFolder, draft: Draft) -> bool:
+    """Whether as many have approved an answer as the policy says."""
+    rules = Policy.from_text(folder.policy).approval
+    return len(approvals.counted(rules, approvals.approved_in(folder.entries, draft.subject))) >= rules.approvals
 
 
 def start_of(run: RunFile) -> Mixture | None:

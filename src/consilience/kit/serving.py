@@ -34,13 +34,12 @@ from consilience.kit.mail_run import (
     finish_answer,
     open_question,
     read_mail,
-    sent_text,
 )
 from consilience.kit.mandate import FILE, Mandate, check_mandate
 from consilience.kit.mapping import TableMapping, read_mapped
 from consilience.kit.policy.policy import Policy, RunRules
 from consilience.kit.private_files import slug, write_alone
-from consilience.kit.site_rounds import table_of_run
+from consilience.kit.site_rounds import stored_file, table_of_run
 from consilience.kit.study import Study
 
 LOG = logging.getLogger("consilience.serve")
@@ -153,7 +152,8 @@ class Serving:
         about: dict[str, object] = {"run": run.identity[7:19], "round": 0 if letter is None else letter.number}
         if letter is None:
             return State(WAITS, about)
-        sent = sent_text(self.folder, letter)
+        file = stored_file(self.folder, letter.run, letter.number, letter.hash)
+        sent = None if file is None else file.decode()
         if sent is not None and self._sent[0] == letter.hash and time.monotonic() - self._sent[1] < AGAIN:
             return State(FINISHED if (self._mail.path / END).exists() else WAITS, about)
         is_new = sent is None
@@ -165,7 +165,9 @@ class Serving:
                 self.folder, study, self._table(run, study), run, letter, source=self.table,
                 approved_by=self._signed_by(letter), mapping=self._mapping(),
             )  # fmt: skip
-            sent = finish_answer(self.folder, draft)  # ledger and file are on disk before anything leaves
+            sent = finish_answer(
+                self.folder, draft, self._approved(letter)
+            )  # ledger and file are on disk before anything leaves
             about["refused"] = bool(draft.reason)
         self.store.write(f"from/{slug(self.folder.name)}", answer_name(letter.number, self.folder.name), sent.encode())
         self._sent = letter.hash, time.monotonic()
@@ -192,6 +194,11 @@ class Serving:
         if not path.exists():
             path.touch(mode=0o600)
         return path.stat().st_mtime
+
+    def _approved(self, letter: QuestionLetter) -> dict[str, str]:
+        """Return what people have approved: the question, or the mandate within which it is answered."""
+        mandate = Mandate.read(self.folder.path / FILE)
+        return {"question": letter.hash} if mandate.mode == "ask" else {"mandate": mandate.identity}
 
     def _signed_by(self, letter: QuestionLetter) -> str:
         """Return who has approved the question or signed the mandate, for the ledger."""

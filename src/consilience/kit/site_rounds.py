@@ -6,15 +6,18 @@ its place has none. A run is over the rows with which it began.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from consilience.errors import InvalidInputError, RefusedError
-from consilience.kit import ledger, release
+from consilience.files.json_text import bytes_hash
+from consilience.kit import approvals, ledger, release
 from consilience.kit.cohort import criteria_of
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
@@ -35,7 +38,9 @@ from consilience.site.account import Account, question_hash
 from consilience.site.masks import Masks
 
 ANSWERS = "rounds"
-"""Folder of the replies."""
+"""Folder of the replies, and of the files in which they leave."""
+Seal = Callable[[bytes], bytes]
+"""What makes the file that leaves from a reply."""
 REFUSAL = encode(Failure(FailureCode.REFUSED))
 """The one reply to a question that is refused."""
 
@@ -82,6 +87,22 @@ def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes
     RefusedError
         If another question of the same round was answered.
     """
+    entry = answer_entry(folder, run, number, asked)
+    return None if entry is None else _kept(folder, str(entry.details["reply"]), ".reply")
+
+
+def stored_file(folder: SiteFolder, run: str, number: int, asked: str) -> bytes | None:
+    """Return the file that left with a reply; None if it did not, or if an earlier version of the kit answered."""
+    entry = answer_entry(folder, run, number, asked)
+    return None if entry is None or "file" not in entry.details else _kept(folder, str(entry.details["file"]))
+
+
+def _kept(folder: SiteFolder, named: str, suffix: str = ".json") -> bytes:
+    return release.read_kept_bytes(folder.path / ANSWERS, named, release.MOST_BYTES, suffix)
+
+
+def answer_entry(folder: SiteFolder, run: str, number: int, asked: str) -> ledger.Entry | None:
+    """Return the entry of the answer to a question of a run; raise an error if another question was answered."""
     for entry in folder.entries:
         details = entry.details
         if details.get("run") == run and details.get("number") == number and "reply" in details:
@@ -90,19 +111,20 @@ def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes
                     f"another question of round {number} was answered (entry {entry.number} of the ledger): this one "
                     "was changed, or is of another coordinator"
                 )
-            return release.read_kept_bytes(folder.path / ANSWERS, str(details["reply"]), release.MOST_BYTES, ".reply")
+            return entry
     return None
 
 
 def entries_of(folder: SiteFolder, run: str) -> list[ledger.Entry]:
     """Return the entries of a run, of its beginning and of its answers and charges."""
-    return [entry for entry in folder.entries if entry.details.get("run") == run and entry.kind != "decline"]
+    others = ("decline", "approval", "draft")
+    return [entry for entry in folder.entries if entry.details.get("run") == run and entry.kind not in others]
 
 
 def table_of_run(folder: SiteFolder, run: str) -> str:
-    """Return the path of the table with which a run began; empty if the site has not begun it."""
-    paths = [entry.details.get("table") for entry in entries_of(folder, run)]
-    return str(paths[0] or "") if paths else ""
+    """Return the path of the table that was named first in a run; empty if the site has not begun it."""
+    paths = [entry.details.get("table") for entry in folder.entries if entry.details.get("run") == run]
+    return next((str(path) for path in paths if path), "")
 
 
 def check_rows_of_run(folder: SiteFolder, run: str, tags: str) -> bool:
@@ -116,12 +138,57 @@ def check_rows_of_run(folder: SiteFolder, run: str, tags: str) -> bool:
     return bool(begun)
 
 
-def keep_reply(folder: SiteFolder, part: RunPart, reply: bytes, more: Mapping[str, Any]) -> None:
-    """Store a reply, and record it in the ledger with more details: an answer, or a refusal with its reason."""
-    path = folder.path / ANSWERS
-    path.mkdir(mode=0o700, exist_ok=True)
-    details = {**part.named, **more, "reply": release.keep_bytes(path, reply, ".reply")}
+def keep_reply(folder: SiteFolder, part: RunPart, reply: bytes, seal: Seal, more: Mapping[str, Any]) -> None:
+    """Store a reply and the file in which it leaves, and record them: an answer, or a refusal with its reason."""
+    path = answers_of(folder)
+    file = seal(reply)
+    details = {
+        **part.named,
+        **more,
+        "account": approvals.own_account(),
+        "reply": release.keep_bytes(path, reply, ".reply"),
+        "file": release.keep_bytes(path, file),
+        "bytes": len(file),
+    }
     ledger.append(folder.path / LEDGER, "refusal" if "reason" in more else "answer", details)
+
+
+def answers_of(folder: SiteFolder) -> Path:
+    """Return the folder of the replies, which is made for those who may use that of the site."""
+    path = folder.path / ANSWERS
+    if not path.exists():
+        path.mkdir(mode=0o700)
+        path.chmod(stat.S_IMODE(folder.path.stat().st_mode))  # whatever the umask is
+    return path
+
+
+# ---------------------------------------------------------------- approvals
+
+
+def keep_prepared(
+    folder: SiteFolder, subject: Mapping[str, Any], table: str, reply: bytes | None, file: bytes | None
+) -> str:
+    """Record what is to be approved, once, with the table; return the account that named the table of the run first.
+
+    ``reply`` and ``file`` are what would leave, if that is known before noise is drawn.
+    """
+    drafts = [entry.details for entry in folder.entries if entry.kind == "draft"]
+    if not any(subject.items() <= details.items() for details in drafts):
+        details = {**subject, "table": table, "prepared_by": approvals.own_account()}
+        if reply is not None and file is not None:
+            details |= {"file": release.keep_bytes(answers_of(folder), file), "bytes": len(file)}
+            details |= {"drafted": bytes_hash(reply)}
+        ledger.append(folder.path / LEDGER, "draft", details)
+        drafts.append(details)
+    return next(str(details["prepared_by"]) for details in drafts if details.get("run") == subject["run"])
+
+
+def drafted_file(folder: SiteFolder, run: str, number: int, asked: str, reply: bytes) -> bytes | None:
+    """Return the file with this reply that people were shown for a question before; None if there is none."""
+    wanted = {"run": run, "number": number, "asked": asked, "drafted": bytes_hash(reply)}
+    found = [entry.details for entry in folder.entries if entry.kind == "draft"]
+    named = [str(details["file"]) for details in found if wanted.items() <= details.items()]
+    return _kept(folder, named[-1]) if named else None
 
 
 # ---------------------------------------------------------------- under contract
@@ -179,16 +246,20 @@ class ContractSite:
         """Return the answer to a question; nothing is recorded."""
         return answer_contract(question, self.site, self.policy.contract)
 
-    def accept(self, found: ContractAnswer) -> bytes:
-        """Record an answer, and return the reply that leaves."""
-        folder, part, tags = self.folder, self.part, self.used.tags
+    def accept(self, found: ContractAnswer, seal: Seal, accounts: str = "") -> bytes:
+        """Record an answer and the file that ``seal`` makes of it, and return the reply that leaves.
+
+        ``accounts`` are those that approved, if the policy names some.
+        """
+        folder, tags = self.folder, self.used.tags
+        part = replace(self.part, approved_by=accounts or self.part.approved_by)
         if not check_rows_of_run(folder, part.run, tags.hash):
             named = {"method": repr(method_of(self.study))[:1000], "run": part.run, "table": part.table}
             release.record_release(
                 folder, "run", self.study.identity, tags, people=self.used.people_tags, details=named
             )
         more = {"reason": found.reason} if found.reason else {"way": "coordinator"}
-        keep_reply(folder, part, found.reply, {"study": self.study.identity, "tags": tags.hash, **more})
+        keep_reply(folder, part, found.reply, seal, {"study": self.study.identity, "tags": tags.hash, **more})
         return found.reply
 
 
@@ -250,8 +321,8 @@ class PrivateSite:
     told: list[str]
     rows: int
 
-    def answered(self, question: bytes) -> bytes:
-        """Charge the question, draw the noise, record the answer and return the reply that leaves.
+    def answered(self, question: bytes, seal: Seal, accounts: str = "") -> bytes:
+        """Charge the question, draw the noise, record the answer and its file, and return the reply that leaves.
 
         Raises
         ------
@@ -262,7 +333,9 @@ class PrivateSite:
         if isinstance(decode(reply), Failure):
             why = self.site.reasons[-1][1] if self.site.reasons else "it is not known why"
             raise RefusedError(f"the question has no answer here, and nothing leaves: {why}")
-        keep_reply(self.folder, self.part, reply, {"study": self.study.identity, "tags": self.tags, "way": NOISE})
+        more = {"study": self.study.identity, "tags": self.tags, "way": NOISE}
+        part = replace(self.part, approved_by=accounts or self.part.approved_by)
+        keep_reply(self.folder, part, reply, seal, more)
         return reply
 
 
