@@ -614,6 +614,13 @@ DEFECTS = (
         "report/test_numbers.py",
     ),
     Defect(
+        "evidence of another model makes a report",
+        "kit/stored_evidence.py",
+        "if found.model != bytes_hash(read_capped(path, MOST_BYTES)):",
+        "if not found.model:",
+        "kit/test_stored_evidence.py",
+    ),
+    Defect(
         "small groups counted on the local page",
         "kit/study_notes.py",
         "rows=None if 0 < n < fewest else int(n)",

@@ -21,6 +21,7 @@ def test_the_tour_ends_within_a_standard_error_of_the_pooled_fit(tmp_path):
     assert {path.name for path in (tmp_path / "tour").glob("*.json")} == {
         *(f"{name}.json" for name in hospitals()),
         "model.json",
+        "model.evidence.json",
     }
     assert "What left each hospital" in (tmp_path / "tour" / "report.html").read_text()
     assert json.loads((tmp_path / "tour" / "ash.json").read_text())["content"]["privacy"] == {"mechanism": "none"}

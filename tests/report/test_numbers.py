@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
 from consilience.report import SentFile, html_report, verdict
 from consilience.report.kinds import kinds_of, name_experts
+from consilience.report.subject import Made
 
 AT = {"age": (60, 15), "severity": (4, 2)}
 
@@ -39,7 +41,7 @@ def demo() -> Any:
 @pytest.fixture(scope="module")
 def page(demo: Any) -> str:
     orders, known = demo
-    return html_report(orders, **known, date="19 November 2026")
+    return html_report(orders, **known, made=replace(Made.here(), day="19 November 2026"))
 
 
 def sections(page: str) -> dict[str, str]:

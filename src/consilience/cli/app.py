@@ -27,6 +27,7 @@ from consilience.cli.notice_commands import check_signatures, leave_out, part_no
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
 from consilience.cli.reporting import (
+    check_model,
     check_report,
     commands_again,
     describe_model,
@@ -57,6 +58,7 @@ from consilience.kit.private_files import slug
 from consilience.kit.release import release_fit, verify_ledger
 from consilience.kit.roster import verify_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site, flow_of
+from consilience.kit.stored_evidence import evidence_path
 from consilience.kit.study import Study
 from consilience.kit.study_notes import keep_reading
 from consilience.kit.table_one import table_one
@@ -195,7 +197,8 @@ def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path]:
     sent = tuple(sent_file(folder / f"{file.site}.json", file) for file in files)
     names = [f"{name}.json" for name in tables]
     again = commands_again("combine", "study.toml", *names, "-o", "model.json", "--report", "report.html")
-    report_on(orders, study, report, Output(quiet=True), commands=again, files=sent, invited=tuple(tables))
+    out, quiet = folder / "model.json", Output(quiet=True)
+    report_on(orders, study, report, quiet, model=out, commands=again, files=sent, invited=tuple(tables))
     with output.working("   for comparison, all rows in one table"):
         pooled = simulate_study(study, {"all": pa.concat_tables(tables.values())}).best.model
     return model, pooled_difference(model, pooled), report
@@ -303,7 +306,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     Notices stand among the files: a site that withdrew is left out, and a file that was retracted is refused.
     """
     wanted, output, sent = study_of(study), Output(as_json, quiet), list[AnySiteFile]()
-    check_free(out, overwrite=overwrite)
+    check_model(out, overwrite=overwrite)
     check_report(report_to, tables, overwrite=overwrite)
     files, notices = part_notices(wanted, files, output)
     for path in files:
@@ -341,7 +344,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     say_noise(orders.best, output)
     if differing := say_kits(kits):
         output.say(differing, style="yellow")
-    output.say(f"{out} written.")
+    output.say(f"{out} written, and {evidence_path(out).name} beside it: 'consilience report {out}' needs both.")
     again = commands_again(
         "combine", study.name, *(path.name for path in files), "-o", out.name, "--report", "report.html"
     )
@@ -350,7 +353,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         "withdrawn": {each.site: each.day for each in withdrawals},
         "characteristics": () if by_site is None else (by_site.header, *by_site.cells),
     }  # fmt: skip
-    report_on(orders, wanted, report_to, output, tables=tables, kits=kits, commands=again, **evidence)
+    report_on(orders, wanted, report_to, output, model=out, tables=tables, kits=kits, commands=again, **evidence)
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import typer
 from pyarrow import csv
 
 from consilience._version import __version__
+from consilience.cli.catalogue import CommandFault, report_as
 from consilience.cli.options import Overwrite, Quiet, TablesPath
 from consilience.cli.output import Output, check_free, model_of, study_of, write
 from consilience.errors import InvalidInputError
@@ -21,13 +23,16 @@ from consilience.files.json_text import content_hash
 from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.fitted.protocols import FittedMixture, expert_label, parameter_table
 from consilience.kit.row_tags import missing_in, whole_column
+from consilience.kit.stored_evidence import evidence_path, read_evidence, write_evidence
 from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
 from consilience.kit.versions import kits_of, kits_text
 from consilience.methods import PrivateFit
 from consilience.numerics.arrays import Mask
-from consilience.report import SentFile, html_report, model_card, report_tables, verdict
+from consilience.report import SentFile, html_report, model_card, report_tables
 from consilience.report.kinds import kinds_of
+from consilience.report.subject import Subject
+from consilience.report.verdict import judge
 
 
 def describe_model(model: FittedMixture) -> dict[str, Any]:
@@ -100,6 +105,7 @@ def _at(scored: Mask, values: Any) -> pa.Array:
 
 # ---------------------------------------------------------------- reporting
 
+EMPTY: Mapping[str, str] = MappingProxyType({})
 FORMATS = {"html": html_report, "md": model_card}
 
 
@@ -115,7 +121,7 @@ def report(  # noqa: PLR0917 - typer makes options of them
 ) -> None:
     """Write a report on a model: one HTML file to read offline, or a model card.
 
-    A model file has no evidence on single sites: 'combine --report' and 'run --report' write a report that has it.
+    With the evidence that 'combine' and 'run' write beside the model, it is the report that they would have written.
     """
     if form not in FORMATS:
         raise typer.BadParameter(f"--format is {' or '.join(FORMATS)}")
@@ -123,11 +129,37 @@ def report(  # noqa: PLR0917 - typer makes options of them
     target, output = out or beside, Output(quiet=quiet)
     check_free(target, overwrite=overwrite)
     check_report(None, tables, overwrite=overwrite)
-    fitted = model_of(model)
-    known = {} if study is None else _of_study(study_of(study))
+    fitted, given = model_of(model), None if study is None else study_of(study)
+    with report_as(CommandFault.MODEL):
+        known = _known_beside(model, fitted, given)
+    if "evidence" not in known:
+        output.say(f"There is no {evidence_path(model).name}: nothing is known of single sites.", style="yellow")
     write(target, FORMATS[form](fitted, title=title, **known), overwrite=True)
     output.say(f"{target} written.")
     _write_tables(fitted, tables, output, known)
+
+
+def _known_beside(path: Path, model: FittedMixture, study: Study | None) -> dict[str, Any]:
+    """Return what a report shows besides the model: the evidence beside it, with the words of a study if one is given.
+
+    Raises
+    ------
+    InvalidInputError
+        If the evidence is not valid, or not of this model or study.
+    """
+    found = read_evidence(path)
+    if found is None:
+        return {} if study is None else _of_study(study)
+    stored = Study.from_text(found.study)
+    if study is not None and study.identity != stored.identity:
+        raise InvalidInputError(f"the model is of study {stored.name!a}, and the study that was given is another one")
+    return _of_study(stored if study is None else study, found.kits) | found.known(model)
+
+
+def check_model(path: Path, *, overwrite: bool) -> None:
+    """Raise an error, before work is done, if a model or its evidence exists and may not be replaced."""
+    for each in (path, evidence_path(path)):
+        check_free(each, overwrite=overwrite)
 
 
 def check_report(path: Path | None, tables: Path | None, *, overwrite: bool) -> None:
@@ -170,27 +202,32 @@ def report_on(
     path: Path | None,
     output: Output,
     *,
+    model: Path,
     tables: Path | None = None,
     kits: Mapping[str, str] | None = None,
     **known: Any,
 ) -> None:
-    """Write the report on the result of a study and its tables, if they are wanted, and say its verdict.
+    """Write the evidence of a result beside its model, and the report and its tables if they are wanted.
 
-    ``kits`` are the versions of the library at the sites; ``known`` are further fields of
-    :class:`~consilience.report.subject.Subject`, such as ``files``.
+    ``model`` is the file of the model, which is there; ``kits`` are the versions of the library at the sites; ``known``
+    are further fields of :class:`~consilience.report.subject.Subject`, such as ``files``.
     """
-    known = _of_study(study) | known
-    known["origin"] |= {"consilience at the sites": kits_text(kits)} if kits else {}
+    known = _of_study(study, kits or {}) | known
+    subject = Subject.of(result, **known)
+    with report_as(CommandFault.OUTPUT):
+        write_evidence(model, study, subject, kits or {})
+    known |= {"evidence": subject.evidence, "orders": subject.orders, "made": subject.made}
     if path is not None:
-        write(path, FORMATS[path.suffix.lstrip(".")](result, **known), overwrite=True)
-        output.say(f"{path} written. It says:\n{verdict(result, **known)}")
-    _write_tables(result, tables, output, known)
+        write(path, FORMATS[path.suffix.lstrip(".")](subject.model, **known), overwrite=True)
+        output.say(f"{path} written. It says:\n{judge(subject)}")
+    _write_tables(subject.model, tables, output, known)
 
 
-def _of_study(study: Study) -> dict[str, Any]:
-    """Return what a report says of a study."""
+def _of_study(study: Study, kits: Mapping[str, str] = EMPTY) -> dict[str, Any]:
+    """Return what a report says of a study, and of the versions of the library at the sites."""
     words = "" if study.words is None else content_hash(study.words.model_dump(exclude_none=True))
     origin = {"study": f"{study.name}, {study.identity}"} | ({"words of the study": words} if words else {})
+    origin |= {"consilience at the sites": kits_text(kits)} if kits else {}
     return {
         "words": words_of(study),
         "study": study.name,

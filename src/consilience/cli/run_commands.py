@@ -13,8 +13,8 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath, TablesPath
-from consilience.cli.output import Output, check_free, check_start_file, model_of, study_of
-from consilience.cli.reporting import check_report, commands_again, describe_model, report_on, say_noise
+from consilience.cli.output import Output, check_start_file, model_of, study_of
+from consilience.cli.reporting import check_model, check_report, commands_again, describe_model, report_on, say_noise
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.cli.study_commands import read_sizes
 from consilience.engines.dask import DaskCluster
@@ -89,7 +89,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         raise typer.BadParameter(f"--on-drop is stop or continue, --engine is {' or '.join(ENGINES)}")
     if (mailbox is None) == (data is None):
         raise typer.BadParameter("expected --mailbox DIR, or --data FILES")
-    check_free(out, overwrite=overwrite)
+    check_model(out, overwrite=overwrite)
     check_report(report, tables, overwrite=overwrite)
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
     check_start_file(wanted, start)
@@ -121,7 +121,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     _write(done, out, request.output, kits)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
     again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
-    report_on(done, wanted, report, request.output, tables=tables, kits=kits, commands=again, **invited)
+    report_on(done, wanted, report, request.output, model=out, tables=tables, kits=kits, commands=again, **invited)
 
 
 def _checked(path: Path) -> Study:

@@ -122,7 +122,7 @@ def write_text(path: str | Path, text: str) -> None:
         raise InvalidInputError(f"{path} cannot be written: {error}") from error
 
 
-def replace_file(path: str | Path, data: bytes) -> None:
+def replace_file(path: str | Path, data: bytes, mode: int = 0o666) -> None:
     """Write bytes to a new file beside a path and rename it, so that it is whole whenever it is seen.
 
     The new file has a random name, and no link is followed: who may write to the folder cannot choose what is written.
@@ -131,7 +131,7 @@ def replace_file(path: str | Path, data: bytes) -> None:
     partial = goal.with_name(f".{goal.name}.{secrets.token_hex(8)}.partial")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | getattr(os, "O_BINARY", 0)
     try:
-        with os.fdopen(os.open(partial, flags, 0o666), "wb") as file:
+        with os.fdopen(os.open(partial, flags, mode), "wb") as file:
             file.write(data)
         partial.replace(goal)
     except OSError:

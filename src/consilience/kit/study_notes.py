@@ -6,7 +6,6 @@ number of rows of a group below the limit of the policy. Nothing of them leaves.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,10 +21,10 @@ from consilience.columns.arrow import TEXT, codes_of
 from consilience.data.file_columns import numbers_in
 from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.files.documents import Finite, Part, validated
-from consilience.files.json_text import parse_json, read_capped, write_json
+from consilience.files.json_text import parse_json, read_capped, replace_file, write_json
 from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.policy import Policy
-from consilience.kit.private_files import write_once
+from consilience.kit.private_files import OWNER_ONLY
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_words import ResponseText
@@ -160,7 +159,7 @@ def keep_notes(
         question=question or (earlier.question if earlier else None),
     )
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    write_anew(path, write_json(found.model_dump()).encode())
+    replace_private(path, write_json(found.model_dump()).encode())
 
 
 def notes_of(folder: SiteFolder) -> dict[str, StudyNotes]:
@@ -181,16 +180,12 @@ def _read(path: Path) -> StudyNotes:
     return validated(StudyNotes, parse_json(text, "notes on a study"), "notes on a study")
 
 
-def write_anew(path: Path, data: bytes) -> None:
+def replace_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read, in place of an earlier one: it is there as a whole or as it was."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        write_once(partial, data)
-        partial.replace(path)
+        replace_file(path, data, OWNER_ONLY)
     except OSError as error:
         raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- reading a table

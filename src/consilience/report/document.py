@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import write_text
 from consilience.report.findings import Findings
@@ -61,7 +60,7 @@ def html_report(result: Result, *, title: str = "", **known: Any) -> str:
 def _head(findings: Findings, title: str) -> Head:
     subject = findings.subject
     words, what = subject.words, "combined study" if subject.evidence is not None else "model"
-    kicker = " · ".join(filter(None, (f"Report on a {what}", subject.study, subject.date)))
+    kicker = " · ".join(filter(None, (f"Report on a {what}", subject.study, subject.made.day)))
     banner = f"Simulated data: no real {words.rows[0]} is behind any number." if words.simulated else ""
     about = "about " if subject.privacy else ""
     names = [site.name for site in subject.sites]
@@ -74,14 +73,15 @@ def _head(findings: Findings, title: str) -> Head:
     about_whom = holds_for(findings)
     facts += [("Holds for", about_whom)] if about_whom else []
     sent = f", from {len(subject.files)} files" if subject.files else ""
-    facts.append(("Made", f"{subject.date} with consilience {__version__}{sent}"))
+    facts.append(("Made", f"{subject.made.day} with consilience {subject.made.version}{sent}"))
     return Head(kicker, title or words.title or subject.model.title, banner, tuple(facts))
 
 
 def _footer(subject: Subject) -> str:
+    made = subject.made
     return (
-        f"Made by consilience {__version__} on {subject.date}. This page has no script, loads nothing, and has no "
-        f"record of any {subject.words.rows[0]}."
+        f"Made by consilience {made.version} on {made.day}. This page has no script, loads nothing, and "
+        f"has no record of any {subject.words.rows[0]}."
     )
 
 

@@ -13,7 +13,7 @@ from consilience.aggregate import SiteEvidence
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Matrix, Number, Numbers, Part, Vector, Words, jsonable, validated
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import FederatedComparison, FederatedResult
+from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
 from consilience.fitted.site_influence import site_influences, unit_influences, with_influences
 from consilience.methods import CombinedFit, OwnGatesFit, PrivateFit
 from consilience.methods.per_site.shared_fit import SiteShare
@@ -170,6 +170,11 @@ class OrdersCompared(Part):
             set_aside={str(K): why for K, why in found.set_aside.items()},
         )
 
+    def to_document(self) -> dict[str, Any]:
+        """Return the comparison as JSON values."""
+        found: dict[str, Any] = as_plain(self.model_dump())
+        return found
+
 
 class SimplerModel(Part):
     """A simpler model and its log-likelihood; NaN if it was not evaluated."""
@@ -252,6 +257,23 @@ class RunEvidence(Part):
         """Return the evidence as JSON values."""
         found: dict[str, Any] = as_plain(self.model_dump(exclude_none=True))
         return found
+
+    def check_fits(self, model: FittedMixture) -> None:
+        """Raise an error unless arrays have the shapes, and numbers of experts the range, of the model."""
+        K, C, p = model.inference_.estimates.experts.shape
+        D, M = len(model.inference_.deviations()), len(self.sites)
+        found, between, without = self.coefficients, self.between, self.without
+        shapes: list[tuple[Any, tuple[int, ...]]] = []
+        shapes += [] if found is None else [(found.estimates, (M, K, C, p)), (found.variances, (M, K, C, p))]
+        if between is not None:
+            shapes += [(getattr(between, name), (K, C * p)) for name in BetweenSites.model_fields]
+        if without is not None:
+            shapes += [(without.changes, (len(without.units), D))]
+            shapes += [] if without.errors is None else [(without.errors, (D,))]
+        labels = [k for plan in self.plan.values() for k in plan]
+        labels += [] if self.shares is None else [each.expert for each in self.shares.rows]
+        if any(array.shape != shape for array, shape in shapes) or any(not -1 <= k < K for k in labels):
+            raise InvalidInputError("the evidence is not of this model: its arrays have other shapes")
 
 
 def as_plain(value: Any) -> Any:

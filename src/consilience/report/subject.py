@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
 from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
@@ -57,10 +59,20 @@ class SentFile:
     kit: str = ""
 
 
-def today() -> str:
-    """Return the day in UTC, as people write it."""
-    now = datetime.now(UTC)
-    return f"{now.day} {now:%B %Y}"
+@dataclass(frozen=True)
+class Made:
+    """When a result was made, and with what: the day as people write it, and versions of software."""
+
+    day: str
+    version: str
+    python: str
+    system: str
+
+    @classmethod
+    def here(cls) -> Made:
+        """Return today, in UTC, with what is installed here."""
+        now = datetime.now(UTC)
+        return cls(f"{now.day} {now:%B %Y}", __version__, platform.python_version(), platform.system())
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +91,8 @@ class Subject:
         Rows for pictures; a report has no single row.
     words : Words
         The words of the study.
-    date : str
-        Day of the report; today by default.
+    made : Made
+        When the result was made, and with what; today and here by default.
     study : str
         Name of the study; empty without one.
     files : tuple of SentFile
@@ -107,7 +119,7 @@ class Subject:
     X: Any = None
     y: Any = None
     words: Words = field(default_factory=Words)
-    date: str = field(default_factory=today)
+    made: Made = field(default_factory=Made.here)
     study: str = ""
     files: tuple[SentFile, ...] = ()
     invited: tuple[str, ...] | None = None

@@ -20,7 +20,7 @@ from consilience.cli.site_page.state import SiteState
 from consilience.errors import ConsilienceError
 from consilience.kit.folder import SiteFolder
 from consilience.kit.private_files import slug
-from consilience.kit.study_notes import write_anew
+from consilience.kit.study_notes import replace_private
 from consilience.report.page import Head, render_page
 
 PAGE = "page.html"
@@ -43,7 +43,7 @@ def site_page(state: SiteState) -> str:
 def write_page(folder: SiteFolder, there: str = "") -> Path:
     """Write the page of a site into its folder, for its owner alone; return its path."""
     path = folder.path / PAGE
-    write_anew(path, site_page(SiteState.read(folder, there)).encode())
+    replace_private(path, site_page(SiteState.read(folder, there)).encode())
     return path
 
 

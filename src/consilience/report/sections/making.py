@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from math import isfinite
 
 import numpy as np
 
-from consilience._version import __version__
 from consilience.files.documents import MixtureDocument
 from consilience.files.json_text import content_hash
 from consilience.fitted.protocols import response_names
@@ -279,14 +277,14 @@ def _provenance(subject: Subject) -> list[tuple[str, str]]:
 
 def again_section(findings: Findings) -> Section:
     """Return the commands, hashes, seed and versions by which the result is got again."""
-    subject, model = findings.subject, findings.subject.model
+    subject, model, made = findings.subject, findings.subject.model, findings.subject.made
     facts = [
         *subject.origin.items(),
         *((f"SHA-256 of {file.name}", file.digest) for file in subject.files),
         ("hash of the model’s parameters", content_hash(MixtureDocument.of(model.mixture_))),
         ("seed", str(getattr(model, "random_state", None))),
         *_provenance(subject),
-        ("software", f"consilience {__version__}, Python {platform.python_version()}, {platform.system()}"),
+        ("software", f"consilience {made.version}, Python {made.python}, {made.system}"),
     ]
     blocks: list[Block] = [Code("\n".join(subject.commands))] if subject.commands else []
     blocks.append(Facts(tuple(facts)))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import platform
-
 import numpy as np
 
-from consilience._version import __version__
 from consilience.fitted.protocols import join_words
 from consilience.report.findings import Findings
 from consilience.report.page import Bullets, Note, Paste, Section
@@ -23,16 +20,20 @@ STATED = 12
 
 def paste_section(findings: Findings) -> Section:
     """Return paragraphs for the methods and the results of a paper."""
-    paragraphs = (("Methods", _methods(findings)), ("Results", _results(findings)), ("Citation", _citation()))
+    paragraphs = (
+        ("Methods", _methods(findings)),
+        ("Results", _results(findings)),
+        ("Citation", _citation(findings.subject.made.version)),
+    )
     small = Note(
         "Written from the numbers of this report; authors add setting, dates, ethics and funding, and read it."
     )
     return Section("Methods and results, ready to paste", "paste", (Paste(paragraphs), small))
 
 
-def _citation() -> str:
+def _citation(version: str) -> str:
     what = "one interpretable mixture model from data in many places"
-    return f"The Consilience developers. Consilience: {what}, version {__version__}."
+    return f"The Consilience developers. Consilience: {what}, version {version}."
 
 
 def _methods(findings: Findings) -> str:
@@ -61,7 +62,7 @@ def _methods(findings: Findings) -> str:
     if one_model_bic(subject) is not None and K > 1:
         said.append("It was compared with one model for all by the Bayesian information criterion.")
     said.append(
-        f"Analyses used consilience {__version__} (Python {platform.python_version()}), seed "
+        f"Analyses used consilience {subject.made.version} (Python {subject.made.python}), seed "
         f"{getattr(model, 'random_state', None)}."
     )
     return " ".join(said)
