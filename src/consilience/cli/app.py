@@ -26,6 +26,7 @@ from consilience.cli.drafting import EMPTY, draft_study
 from consilience.cli.notice_commands import check_signatures, leave_out, part_notices
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
+from consilience.cli.post_commands import live
 from consilience.cli.reporting import (
     check_model,
     check_report,
@@ -244,6 +245,7 @@ app.add_typer(study_app, name="study")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
 app.command("run")(run_command)
+app.add_typer(live, name="live")
 app.command()(report)
 app.command()(status)
 
