@@ -15,6 +15,7 @@ import typer
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, SiteName, Where
 from consilience.cli.output import Output, check_free, folder_of, study_of
+from consilience.cli.site_page import rewrite_page
 from consilience.couriers.letter_stores import LetterStore, store_at
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import parse_json, read_text, replace_file
@@ -25,9 +26,11 @@ from consilience.kit.mail_folder import MailFolder
 from consilience.kit.mail_run import open_question
 from consilience.kit.mandate import FILE, Mandate, Mode, approve_question, draft_mandate, keep_draft, sign_mandate
 from consilience.kit.private_files import slug
-from consilience.kit.serving import ALARMS, FINISHED, PAUSE, PLACE, STATE, TOLD, Serving, State, serve
+from consilience.kit.serving import ALARMS, ANSWERED, ASKS, FINISHED, PAUSE, PLACE, STATE, TOLD, Serving, State, serve
 
 CERTIFICATE = "certificate.pem"
+SHOWN = (ANSWERED, ASKS)
+"""States after which the page of the site is written again."""
 MISSING_APPROVALS = "{} more must sign: nothing is answered before."
 By = Annotated[str | None, typer.Option(help="Who decides, for the ledger; the user's name if not given.")]
 
@@ -106,12 +109,17 @@ def serve_site(  # noqa: PLR0917 - typer makes options of them
         stream=sys.stderr, level=logging.INFO, format="%(asctime)sZ %(levelname)s %(name)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )  # fmt: skip
-    ends = (lambda state: state.word == FINISHED) if once else None
+
+    def seen(state: State) -> bool:
+        if state.word in SHOWN:
+            rewrite_page(name, where)
+        return once and state.word == FINISHED
+
     with report_as(CommandFault.FOLDER), report_missing_extra():
         if (enrolment is None) == (not store):
             raise typer.BadParameter("expected --enrolment FILE, or --store with a folder or an object store")
         found = store_at(store) if enrolment is None else enrolled_store(folder, enrolment, proxy, proxy_authority)
-        serve(Serving(folder, found, table), poll=poll, most=most, until=ends)
+        serve(Serving(folder, found, table), poll=poll, most=most, until=seen)
 
 
 def enrolled_store(folder: SiteFolder, path: Path, proxy: str, proxy_authority: Path | None) -> LetterStore:

@@ -221,10 +221,10 @@ site.command("map", cls=PagedCommand)(map_export)
 site.command("rehearse")(rehearse_study)
 site.command("withdraw", cls=PagedCommand)(withdraw_site)
 site.command("mandate", cls=PagedCommand)(site_mandate)
-site.command("serve")(serve_site)
+site.command("serve", cls=PagedCommand)(serve_site)
 site.command("status")(show_site_status)
-site.command("pause")(pause_site)
-site.command("resume")(resume_site)
+site.command("pause", cls=PagedCommand)(pause_site)
+site.command("resume", cls=PagedCommand)(resume_site)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]

@@ -55,10 +55,10 @@ class PagedCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         finally:
-            _rewrite(str(ctx.params["name"]), Path(ctx.params.get("where") or "."))
+            rewrite_page(str(ctx.params["name"]), Path(ctx.params.get("where") or "."))
 
 
-def _rewrite(name: str, where: Path) -> None:
+def rewrite_page(name: str, where: Path) -> None:
     """Write the page of a site that has a folder; a page that cannot be written stops nothing."""
     path = where / slug(name)
     if not path.is_dir():
