@@ -234,7 +234,7 @@ def _exchanges(study: Study) -> Iterator[Block]:
     most = f"a run that has not ended after {method.most_rounds(task_of(study)):,} rounds is stopped"
     yield (
         f"In each round of {_method(study)} one JSON file{_noisy_sums(study)}, after a person approved it: {most}. It "
-        "has no row."
+        "has no row. 'consilience site show-answer' prints an answer that has left in words and numbers."
     )
     rows = tuple((KINDS[each.question.__name__], str(each)) for each in kinds_asked(study))
     yield Table("What the coordinator asks.", ("asked for", "how often"), rows)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from consilience.messages import (
+    Answers,
     Likelihood,
     LocalFit,
     MaskedSums,
@@ -16,7 +17,7 @@ from consilience.messages import (
     NoisySums,
     StartCandidates,
 )
-from consilience.messages.table import parts, table
+from consilience.messages.table import table
 from consilience.model import ColumnSummary, Statistics
 from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.expectation import Meat
@@ -121,15 +122,16 @@ def fields_of_kind(question: type[Any]) -> Mapping[str, str]:
     return {name: each for name, each in said.items() if name not in WITHOUT.get(question.__name__, ())}
 
 
-def fields_of_answer(question: Any, answer: Any) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield kind of question, name, meaning and value of each part of an answer.
+def fields_of_answer(answer: Any) -> Iterator[tuple[str, str, str, Any]]:
+    """Yield place, name, meaning and value of each part of an answer; a part without a meaning is an error.
 
-    A part without a meaning is an error.
+    The place is that of one of several answers in a message, such as ``"2. "``; empty for a single one.
     """
-    for asked, given in parts(question, answer):
-        said = fields_of_kind(type(asked))
-        for name, value in _parts("", given, said):
-            yield type(asked).__name__, name, said[name], value
+    items = answer.items if isinstance(answer, Answers) else (answer,)
+    for i, each in enumerate(items, start=1):
+        said = ANSWER_FIELDS[type(each)]
+        for name, value in _parts("", each, said):
+            yield f"{i}. " if len(items) > 1 else "", name, said[name], value
 
 
 def _parts(prefix: str, value: Any, said: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import typer
 
 from consilience.cli.annex import annex_of
+from consilience.cli.answer_view import show_answer
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.letter_commands import share_letter
 from consilience.cli.live_commands import (
@@ -217,6 +218,7 @@ site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
 site.add_typer(log, name="log")
 site.command("answer", cls=PagedCommand)(answer_question)
+site.command("show-answer")(show_answer)
 site.command("map", cls=PagedCommand)(map_export)
 site.command("rehearse")(rehearse_study)
 site.command("withdraw", cls=PagedCommand)(withdraw_site)

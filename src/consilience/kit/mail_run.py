@@ -28,7 +28,7 @@ from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy, RunRules
-from consilience.kit.release import check_not_withdrawn, envelope_of
+from consilience.kit.release import LONGEST_REASON, check_not_withdrawn, envelope_of
 from consilience.kit.roster import verify_signature
 from consilience.kit.sealed_answers import seal_answer
 from consilience.kit.site_fit import flow_of
@@ -202,7 +202,8 @@ def draft_answer(
         return Draft(letter, study.way, reply, kept or answer_file(folder, letter, run.box, reply))
     table_path = "" if source is None else str(source.resolve())
     read_by = "" if mapping is None else mapping.identity
-    part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by)
+    asks = letter.disclosed[:LONGEST_REASON]
+    part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by, asks)
     first = not entries_of(folder, letter.run)
     said = (*(beginning_lines(folder, run) if first else ()), *mapped_by(mapping)[1:])
     if study.way == "noise":

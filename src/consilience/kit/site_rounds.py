@@ -63,6 +63,8 @@ class RunPart:
         Who approves the answer.
     mapping : str
         Hash of the mapping through which the table was read; empty without one.
+    asks : str
+        What an answer discloses, in words.
     """
 
     run: str
@@ -71,12 +73,13 @@ class RunPart:
     table: str = ""
     approved_by: str = ""
     mapping: str = ""
+    asks: str = ""
 
     @property
     def named(self) -> dict[str, Any]:
         """What the entry of an answer says of it."""
         found = {name: value for name, value in vars(self).items() if name != "table"}
-        return found if self.mapping else {name: value for name, value in found.items() if name != "mapping"}
+        return {name: value for name, value in found.items() if value or name not in ("mapping", "asks")}
 
 
 def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes | None:
@@ -136,6 +139,13 @@ def check_rows_of_run(folder: SiteFolder, run: str, tags: str) -> bool:
             "for this site. Use the table as it was"
         )
     return bool(begun)
+
+
+def reply_of(folder: SiteFolder, entry: ledger.Entry) -> bytes:
+    """Return the reply that an entry of an answer, or of a refusal, names."""
+    if entry.kind not in ("answer", "refusal") or "reply" not in entry.details:
+        raise InvalidInputError(f"entry {entry.number} of the ledger is no answer of a round")
+    return _kept(folder, str(entry.details["reply"]), ".reply")
 
 
 def keep_reply(folder: SiteFolder, part: RunPart, reply: bytes, seal: Seal, more: Mapping[str, Any]) -> None:
