@@ -28,7 +28,7 @@ from consilience.kit.study_notes import BARS, FOLDER, column_notes, notes_of
 
 RUNNER = CliRunner()
 TABLES = hospitals()
-CHANGES_NOTHING = {"open", "rehearse", "status"}
+CHANGES_NOTHING = {"open", "rehearse", "show-answer", "status"}
 """Commands after which the page is not written: the first writes nothing, the second writes it by itself."""
 
 
