@@ -106,6 +106,28 @@ def begun(place: Path, *options: object) -> None:
     done("run", "study.toml", "--mailbox", "box", *SITES, *options, "-o", "mail.json", status=6)
 
 
+def test_a_run_states_its_wave_and_a_table_of_another_one_is_refused(place: Path) -> None:
+    begun(place, "--wave", "2026")
+    options = ("--table", "ash.parquet", "--in", "sites")
+    other = run("site", "answer", "ash", "box", *options, "--wave", "2025", answer="y\n")
+    assert code(other) == "CSL-115"
+    assert "the table is of wave 2025, and the run is of wave 2026" in str(other.exception)
+    shown = " ".join(answered("ash", "--table", "ash.parquet", "--wave", "2026").stderr.split())
+    assert "This run is of wave 2026: answer it with the table of that wave." in shown
+    begun(place)  # the run in the folder keeps its wave
+    assert json.loads((place / "box" / "run.json").read_text())["content"]["wave"] == "2026"
+    changed = run("run", "study.toml", "--mailbox", "box", *SITES, "--wave", "2027", "-o", "mail.json")
+    assert code(changed) == "CSL-125"
+    hidden = run("run", "study.toml", "--mailbox", "new", *SITES, "--wave", "2026\n", "-o", "mail.json")
+    assert "printable characters" in str(hidden.exception)
+
+
+def test_a_table_of_a_stated_wave_answers_no_run_without_one(place: Path) -> None:
+    begun(place)
+    found = run("site", "answer", "ash", "box", "--table", "ash.parquet", "--in", "sites", "--wave", "2026")
+    assert "the run is of no stated wave" in str(found.exception)
+
+
 def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     begun(place, "--days", 3)
     refused = run("site", "answer", "ash", "box", "--table", "ash.parquet", "--in", "sites", answer="n\n")

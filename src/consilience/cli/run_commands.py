@@ -72,6 +72,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; a local cluster if none.")] = None,
     start: Annotated[Path | None, typer.Option(help="Model file from which the run starts.")] = None,
     rows: Annotated[str, typer.Option("--rows", help="Rows of each site, if known: warns if it is too few.")] = "",
+    wave: Annotated[str, typer.Option(help="Wave of the study, such as 2026: sites are told to answer with it.")] = "",
     on_drop: Annotated[str, typer.Option(help="If a site fails or is late: stop, or continue without it.")] = "stop",
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     report: ReportPath = None,
@@ -109,18 +110,19 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
                 sizes = read_sizes(rows) if rows else ()
                 for each in doubts_beforehand(wanted, begins, len(names), sizes):
                     request.output.say(f"before it begins: {each}", style="yellow")
-            told = begin_by_files(
-                wanted, mailbox, private, sites=names, keys=keys, start=begins, masks=masks, identity=identity
-            )
+            who: dict[str, Any] = {"sites": names, "keys": keys, "masks": masks, "identity": identity}
+            told = begin_by_files(wanted, mailbox, private, start=begins, wave=wave, **who)
         invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
         waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll, "identity": identity}
         done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
     with report_as(CommandFault.RUN):
         kits = {} if mailbox is None else status_of(mailbox, told, identity).kits
-    _write(done, out, request.output, kits)
+    of_wave = "" if mailbox is None else told.wave
+    _write(done, out, request.output, kits, of_wave)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
-    again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
+    stated = ("--wave", of_wave) if of_wave else ()
+    again = commands_again("run", study.name, *where, *stated, "-o", out.name, "--report", "report.html")
     report_on(done, wanted, report, request.output, model=out, tables=tables, kits=kits, commands=again, **invited)
 
 
@@ -170,7 +172,7 @@ def _reported() -> Iterator[None]:
         raise CommandError(CommandFault.RUN, str(error)) from error
 
 
-def _write(done: FederatedOrders, out: Path, output: Output, kits: Mapping[str, str]) -> None:
+def _write(done: FederatedOrders, out: Path, output: Output, kits: Mapping[str, str], wave: str) -> None:
     """Write the model, and the models of the sites if the method has them; print the summary."""
     best, files = done.best, [out]
     with report_as(CommandFault.OUTPUT):
@@ -184,8 +186,7 @@ def _write(done: FederatedOrders, out: Path, output: Output, kits: Mapping[str, 
         "files": [str(path) for path in files],
         "sites": [str(each) for each in best.sites],
     }
-    if kits:
-        found["kits"] = dict(kits)
+    found |= ({"kits": dict(kits)} if kits else {}) | ({"wave": wave} if wave else {})
     output.data(describe_model(best.model) | found, best.model.summary())
     for each in best.sites:
         output.say(str(each))

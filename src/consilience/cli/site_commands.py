@@ -104,6 +104,7 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     study: Annotated[Path | None, typer.Option(help="Study file; the one in DIR by default.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the answer; DIR by default.")] = None,
     by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
+    wave: Annotated[str, typer.Option(help="Wave of the table: an answer to a run of another wave is refused.")] = "",
     numbers: Annotated[bool, typer.Option("--numbers", help="Print every number that would leave.")] = False,
     mapping: MappingPath = None,
     no_input: NoInput = False,
@@ -140,7 +141,7 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
         lines = private_rows(wanted, rows).told if private else flow_of(wanted, rows).lines
         keep_reading(folder, wanted, rows, (study or mailbox / STUDY, path), entry=entry, lines=lines)
         keep_notes(folder, wanted, question=_question_note(letter, mailbox, entry))
-        draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who, mapping=made)
+        draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who, mapping=made, wave=wave)
     _approve(folder, draft, wanted, who, output, numbers=numbers, no_input=no_input)
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
         text = finish_answer(folder, draft)

@@ -21,6 +21,8 @@ from consilience.messages.site_names import site_names
 from consilience.messages.table import decode_question
 
 MOST_ROUNDS = 100_000
+LONGEST_WAVE = 100
+"""Largest length of the name of a wave."""
 _HEAD = {"format", "version", "hash", "content", "envelope"}
 
 
@@ -288,6 +290,18 @@ def as_name(value: Any) -> str:
     return value
 
 
+def is_wave(value: Any) -> bool:
+    """Return whether a value is the name of a wave."""
+    return isinstance(value, str) and 1 <= len(value) <= LONGEST_WAVE and value.isprintable()
+
+
+def as_wave(value: Any) -> str:
+    """Return the name of a wave; raise an error for anything else."""
+    if not is_wave(value):
+        raise ValueError
+    return str(value)
+
+
 def as_mapping(value: Any) -> Mapping[str, Any]:
     """Return a JSON object; raise an error for anything else."""
     if not isinstance(value, dict):
@@ -348,6 +362,8 @@ class RunFile:
         Signature of the identity; not part of it.
     parent : str
         Identity of the run that a regional coordinator serves with this one; empty for a run of its own.
+    wave : str
+        Wave of the study that sites answer with; empty if none is stated.
     """
 
     study: str
@@ -363,11 +379,13 @@ class RunFile:
     former: bool = False
     signature: str = field(default="", compare=False)
     parent: str = ""
+    wave: str = ""
 
     @property
     def content(self) -> dict[str, Any]:
         """The content as a JSON object."""
         begun = {"study": self.study, "coordinator": self.coordinator, "start": as_text(self.start)}
+        begun |= {"wave": self.wave} if self.wave else {}
         named = {"sites": list(self.sites), "keys": dict(self.keys)}
         masks = {"masks": dict(self.masks)} if self.masks else {}
         if self.former:
@@ -431,7 +449,7 @@ class RunFile:
     def _of(cls, content: Mapping[str, Any], *, former: bool) -> RunFile:
         own = {"sites", "keys"} if former else {"number", "listed", "signer", "box"} | ({"parent"} & set(content))
         named = set() if former or "masks" not in content else {"sites", "keys"}
-        if set(content) != {"study", "coordinator", "start"} | own | named | ({"masks"} & set(content)):
+        if set(content) != {"study", "coordinator", "start"} | own | named | ({"masks", "wave"} & set(content)):
             raise ValueError
         if len(content.get("sites", ())) > MOST_SITES:
             raise ValueError
@@ -441,7 +459,7 @@ class RunFile:
         if (sites and site_names(sites) != sites) or not set(keys) | set(masks) <= set(sites):
             raise ValueError
         begun = as_hash(content["study"]), sites, keys, as_hash(content["coordinator"]), as_bytes(content["start"])
-        found = cls(*begun, masks, former=former)
+        found = cls(*begun, masks, former=former, wave=as_wave(content["wave"]) if "wave" in content else "")
         if former:
             if not sites:
                 raise ValueError

@@ -21,7 +21,7 @@ from consilience.kit import approvals
 from consilience.kit.combination import run_study
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.forecast import forecast_study, say_outlook
-from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.letters import LONGEST_WAVE, RUN, AnswerLetter, QuestionLetter, RunFile, is_wave
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
 from consilience.kit.mailbox import POLL, Mailbox, begin_folder, read_run
 from consilience.kit.mapping import TableMapping, mapped_by
@@ -163,6 +163,7 @@ def draft_answer(
     source: Path | None = None,
     approved_by: str = "",
     mapping: TableMapping | None = None,
+    wave: str = "",
 ) -> Draft:
     """Prepare the answer to a question; nothing leaves, and nothing is charged yet.
 
@@ -182,18 +183,22 @@ def draft_answer(
         Who approves the answer, for the ledger.
     mapping : TableMapping, optional
         Through which the table was read; recorded.
+    wave : str
+        Wave of the table, as the people at the site state it; empty if they do not.
 
     Raises
     ------
     InvalidInputError
         If the question is not of this run or for this site, or if the table does not fit the study.
     RefusedError
-        If the policy does not allow the way of the study, if the rows differ from those of the run, if another question
+        If the policy does not allow the way of the study, if the run is of another wave, if the rows differ from those
+        of the run, if another question
         of the same round was answered, or if the budget is spent.
     """
     check_letter(folder, study, run, letter)
     check_signed(Policy.from_text(folder.policy).runs, run, letter)
     check_not_withdrawn(folder, study.identity)
+    check_wave(run, wave)
     if study.way == "limits" or study.is_noisy_file:
         raise RefusedError("the study is one file of each site: use 'consilience site fit' and 'site release'")
     reply = stored_reply(folder, letter.run, letter.number, letter.hash)
@@ -205,7 +210,8 @@ def draft_answer(
     asks = letter.disclosed[:LONGEST_REASON]
     part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by, asks)
     first = not entries_of(folder, letter.run)
-    said = (*(beginning_lines(folder, run) if first else ()), *mapped_by(mapping)[1:])
+    of_wave = [f"This run is of wave {run.wave}: answer it with the table of that wave."] * bool(run.wave)
+    said = (*(beginning_lines(folder, run) if first else ()), *of_wave, *mapped_by(mapping)[1:])
     if study.way == "noise":
         colluding = method_of(study).masked
         masks = None if colluding is None else masks_of_run(folder, run, letter.number, colluding)
@@ -304,6 +310,16 @@ def check_signed(rules: RunRules, run: RunFile, letter: QuestionLetter) -> None:
         raise RefusedError(
             f"the question of round {letter.number} is not signed by the coordinator of the run: it was changed, or is "
             "of somebody else. Ask the coordinator to write it again"
+        )
+
+
+def check_wave(run: RunFile, wave: str) -> None:
+    """Raise an error if a table is of a wave that is not that of the run."""
+    if wave and wave != run.wave:
+        wanted = f"of wave {run.wave}" if run.wave else "of no stated wave"
+        raise RefusedError(
+            f"the table is of wave {wave}, and the run is {wanted}: answer with the table of that wave, or ask the "
+            "coordinator for a run of this one (consilience run --wave)"
         )
 
 
@@ -411,6 +427,7 @@ def begin_by_files(
     start: Mixture | None = None,
     masks: Mapping[str, str] | None = None,
     identity: SiteIdentity | None = None,
+    wave: str = "",
 ) -> RunFile:
     """Begin a run in a folder, or go on with the one that is there.
 
@@ -432,6 +449,8 @@ def begin_by_files(
     identity : SiteIdentity, optional
         Key with which the coordinator signs the run and its questions; without one nobody does, and sites answer only
         if their policy allows that.
+    wave : str
+        Wave of the study that sites answer with, as they are told; that of the run in the folder if none is given.
 
     Raises
     ------
@@ -460,7 +479,10 @@ def begin_by_files(
         given: Mapping[str, str] = {}
     else:
         given = dict(masks or {}) if sites or there is None else there.masks
-    wanted = RunFile(study.identity, names, known, "", begins, given, __version__)
+    of_wave = wave if wave or there is None else there.wave
+    if wave and not is_wave(wave):
+        raise InvalidInputError(f"wave {wave!a}: expected a name of at most {LONGEST_WAVE} printable characters")
+    wanted = RunFile(study.identity, names, known, "", begins, given, __version__, wave=of_wave)
     if method_of(study).masked is not None:
         keys_of_run(wanted)
     found = begin_folder(mailbox, own, wanted, identity)

@@ -111,7 +111,7 @@ class Relay:
     def _asked(self, run: RunFile, study: Study, letter: QuestionLetter) -> bytes:
         """Return the encoded sum of the answers of the region's sites to a question."""
         names = tuple(sorted(self.sites))
-        wanted = RunFile(study.identity, names, dict(self.sites), "", run.start, parent=run.identity)
+        wanted = RunFile(study.identity, names, dict(self.sites), "", run.start, parent=run.identity, wave=run.wave)
         lower = begin_folder(self.mail, self.own, wanted, self.identity)
         write_whole(self.mail / "study.toml", study.to_text())
         box = Mailbox(self.mail, self.own, lower, identity=self.identity, require_signatures=True, patience=0.0)
