@@ -147,10 +147,11 @@ def test_each_sum_is_charged_before_its_noise_and_a_release_has_the_same_bytes(
     assert isinstance(file, NoisyFile)
     rows = [sums.values[-1] / share / COUNTED for sums, share in zip(file.steps.sums, file.steps.shares, strict=True)]
     assert rows == [TABLES["ash"].num_rows] * len(rows)  # without noise here
-    shown = text_of(last_fit(folder).report, last_fit(folder).entry, numbers=True)
+    shown = text_of(last_fit(folder).report, last_fit(folder).entry, data, numbers=True)
     assert "ε = 3" in shown
     assert "no noise" not in shown.lower()
-    assert {each["name"] for each in preview_document(last_fit(folder).report, last_fit(folder).entry)["fields"]} == {
+    document = preview_document(last_fit(folder).report, last_fit(folder).entry, data)
+    assert {each["name"] for each in document["fields"]} == {
         "study", "site", "terms", "privacy", "evidence", "steps",
     }  # fmt: skip
     assert "One JSON file with sums with noise" in annex_of(folder, ONE_FILE).markdown

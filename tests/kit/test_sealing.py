@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def released(folder, rows=TABLE):
-    file = seal_file(folder, site_file())
+    file = seal_file(folder, site_file(), folder.entries[-1])
     used = UsedRows.of(rows, [Column("age")], folder.secret)
     return file, record_release(
         folder, "release", STUDY, used.tags, file.to_text().encode(), details={"approved_by": "A. Person"}
@@ -37,7 +37,7 @@ def released(folder, rows=TABLE):
 
 
 def test_a_sealed_file_is_signed_for_the_roster_and_its_content_is_as_before(folder):
-    file = seal_file(folder, site_file())
+    file = seal_file(folder, site_file(), folder.entries[-1])
     roster = Roster(
         format="consilience-roster", version=1, sites=[RosterSite(name="north", key=folder.public_key)]
     )  # fmt: skip
@@ -45,12 +45,13 @@ def test_a_sealed_file_is_signed_for_the_roster_and_its_content_is_as_before(fol
     assert file.hash == site_file().hash
     assert file.envelope["ledger"] == {"entry": 1, "hash": folder.entries[0].hash}
     with pytest.raises(InvalidInputError, match="the folder of 'north'"):
-        seal_file(folder, site_file("south"))
+        seal_file(folder, site_file("south"), folder.entries[-1])
 
 
 def test_without_a_key_the_file_is_marked_unsigned(tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "is_available", lambda: False)
-    file = seal_file(SiteFolder.init("north", "", tmp_path), site_file())
+    folder = SiteFolder.init("north", "", tmp_path)
+    file = seal_file(folder, site_file(), folder.entries[-1])
     assert '"signature": null' in file.to_text()
     assert SiteFile.from_text(file.to_text()).envelope["signature"] is None
 

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,12 +12,12 @@ from consilience.cli.app import app
 from consilience.datasets.hospitals import STUDY
 from consilience.estimators.saving import load
 from consilience.files.site_file import SiteFile
-from consilience.kit import ledger, mail_run
+from consilience.kit import ledger, release
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import status_of
 from consilience.kit.policy.policy import Policy
-from consilience.kit.release import envelope_of, release_fit
+from consilience.kit.release import release_fit
 from consilience.kit.roster import Roster, check_signature
 from consilience.kit.site_fit import fit_at_site
 from consilience.kit.study import Study
@@ -106,7 +105,7 @@ def test_combining_says_in_one_sentence_that_sites_differ_and_model_and_report_h
 def answer_with(office, name, kit):
     """Answer as a site whose kit has some version."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mail_run, "envelope_of", partial(envelope_of, kit=kit))
+        patch.setattr(release, "__version__", kit)
         office.answer(name)
 
 

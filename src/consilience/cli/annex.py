@@ -297,12 +297,14 @@ def _left(folder: SiteFolder, study: Study) -> Iterator[Block]:
         if entry.kind in ("release", "answer") and found.get("study") == study.identity:
             what = "file" if entry.kind == "release" else f"answer of round {found.get('number')}"
             who = str(found.get("approved_by") or "not stated")
-            rows.append((str(entry.number), entry.time, what, who, str(found.get("file", "")).removeprefix("sha256:")))
+            size = f"{found['bytes']:,}" if "bytes" in found else ""
+            digest = str(found.get("file", "")).removeprefix("sha256:")
+            rows.append((str(entry.number), entry.time, what, who, size, digest))
     if not rows:
         yield "None yet."
         return
-    header = ("entry", "time", "what", "approved by", "SHA-256")
-    yield Table("Files, by their entries in the ledger.", header, tuple(rows))
+    header = ("entry", "time", "what", "approved by", "bytes", "SHA-256")
+    yield Table("Files, by their entries in the ledger.", header, tuple(rows), (4,))
 
 
 # ---------------------------------------------------------------- what differs between the ways

@@ -350,8 +350,11 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     again = commands_again(
         "combine", study.name, *(path.name for path in files), "-o", out.name, "--report", "report.html"
     )
-    evidence = {
-        "files": tuple(map(sent_file, files, sent)), "invited": None if known is None else tuple(known.names),
+    read = tuple(map(sent_file, files, sent))
+    for file in read:
+        output.say(f"{file.name}: {file.size:,} bytes, SHA-256 {file.digest}")
+    evidence: dict[str, Any] = {
+        "files": read, "invited": None if known is None else tuple(known.names),
         "withdrawn": {each.site: each.day for each in withdrawals},
         "characteristics": () if by_site is None else (by_site.header, *by_site.cells),
     }  # fmt: skip

@@ -112,8 +112,8 @@ SEALED = {
     "box": "the whole answer, encrypted for the coordinator",
 }
 ENVELOPE = {
-    "time": "when the file was sealed",
-    "ledger": "number and hash of the last entry of the ledger then",
+    "time": "when the content was fitted, or answered",
+    "ledger": "number and hash of an entry of the ledger: of the fit, or of the last one before the answer",
     "covers": "what the signature covers",
     "kit": "version of the library",
     "signature": "signature by the site's key, if it has one",
@@ -140,34 +140,37 @@ def _leaves(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield from _leaves(f"{name}.", value)
 
 
-def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
-    """Return the whole preview as text; ``numbers`` adds every number that would leave."""
+def text_of(report: FitReport, entry: Entry, file: bytes, *, numbers: bool = False) -> str:
+    """Return the whole preview of the bytes that would leave as text; ``numbers`` adds every number in them."""
     if isinstance(report.file, NoisyFile):
-        return _noisy_text(report, report.file, entry, numbers=numbers)
+        return _noisy_text(report, report.file, entry, file, numbers=numbers)
     made = f"{entry.time} (entry {entry.number} of the ledger)"
     head = (
         f"Study {report.study_name} ({report.file.study[:15]}...), fitted {made} from {entry.details['rows']:,} rows."
     )
-    return f"{head}\n{text_of_report(report, numbers=numbers)}"
+    return f"{head}\n{text_of_report(report, file, numbers=numbers)}"
 
 
-def text_of_report(report: FitReport, *, numbers: bool = False) -> str:
-    """Return what a fit would disclose, and every check, as text."""
+def text_of_report(report: FitReport, sent: bytes | None = None, *, numbers: bool = False) -> str:
+    """Return what a fit would disclose, and every check, as text.
+
+    Without the bytes that would leave, as in a rehearsal, their number is about that of the content.
+    """
     file = report.file
     if isinstance(file, NoisyFile):
         raise TypeError("a file with noise is summed, and has no fit: see text_of")
     values = [f"  {name} = {json.dumps(value)}" for name, _, value in fields_of(file)]
     amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
     kept = sum(check.kept for check in report.checks)
-    size = f"one file of {len(file.to_text()):,} bytes and an envelope, with {sum(amounts.values()):,} numbers"
+    size = f"of about {len(file.to_text()):,} bytes" if sent is None else file_words(sent)
     parts = [
-        f"What would leave {file.site}: {size}. No row is in it.",
+        f"What would leave {file.site}: one file {size}, with {sum(amounts.values()):,} numbers. No row is in it.",
         *(f"NOTE: {note}" for note in report.notes),
         *mapping_lines(report.mapped),
         *report.flow,
         "",
         *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
-        f"  {'(envelope)':<30} {'':>13}  time of release, place in the ledger, version of the kit, signature",
+        f"  {'(envelope)':<30} {'':>13}  time of the fit, place in the ledger, version of the kit, signature",
         "",
         "The model",
         *(f"  {line}" for line in model_lines(file)),
@@ -182,10 +185,10 @@ def text_of_report(report: FitReport, *, numbers: bool = False) -> str:
     return "\n".join([*parts, "", "Attack at the site", *(f"  {line}" for line in attack_lines(report)), "", UNSAID])
 
 
-def _noisy_text(report: FitReport, file: NoisyFile, entry: Entry, *, numbers: bool) -> str:
+def _noisy_text(report: FitReport, file: NoisyFile, entry: Entry, sent: bytes, *, numbers: bool) -> str:
     """Return the preview of a file with noise as text."""
     amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
-    size = f"one file of {len(file.to_text()):,} bytes and an envelope, with {sum(amounts.values()):,} numbers"
+    size = f"one file {file_words(sent)}, with {sum(amounts.values()):,} numbers"
     privacy, rows = file.privacy, file.steps.sums[-1].values[-1] / COUNTED / file.steps.shares[-1]
     parts = [
         f"Study {report.study_name} ({file.study[:15]}...), summed {entry.time} (entry {entry.number} of the ledger).",
@@ -195,7 +198,7 @@ def _noisy_text(report: FitReport, file: NoisyFile, entry: Entry, *, numbers: bo
         *mapping_lines(report.mapped),
         "",
         *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
-        f"  {'(envelope)':<30} {'':>13}  time of release, place in the ledger, version of the kit, signature",
+        f"  {'(envelope)':<30} {'':>13}  time of the fit, place in the ledger, version of the kit, signature",
         "",
         f"{len(file.steps.sums)} sums, charged as ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} together.",
         f"The file states about {rows:,.0f} rows: their number has noise.",
@@ -267,16 +270,16 @@ def attack_lines(report: FitReport) -> list[str]:
     return [leverage, str(report.membership), ROUNDED]
 
 
-def preview_document(report: FitReport, entry: Entry) -> dict[str, Any]:
-    """Return the preview as a JSON object; it has counts and stays at the site."""
+def preview_document(report: FitReport, entry: Entry, file: bytes) -> dict[str, Any]:
+    """Return the preview of the bytes that would leave as a JSON object; it has counts and stays at the site."""
     return {
         "site": report.file.site,
         "study": report.file.study,
         "study_name": report.study_name,
         "fitted": entry.time,
         "entry": entry.number,
-        "hash": report.file.hash,
-        "bytes": len(report.file.to_text()),
+        "file": bytes_hash(file),
+        "bytes": len(file),
         "fields": [
             {"name": name, "meaning": meaning, "numbers": _numbers(value), "content": value}
             for name, meaning, value in fields_of(report.file)

@@ -87,6 +87,6 @@ def rehearsal_document(study: Study, found: Rehearsal) -> dict[str, Any]:
             "start_is_away": noise.away,
         }
     if found.report is not None:
-        document["bytes"] = len(found.report.file.to_text())
+        document["bytes_about"] = len(found.report.file.to_text())
         document["steps"] = list(found.report.steps)
     return document

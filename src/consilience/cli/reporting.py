@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -205,15 +206,19 @@ def report_on(
     model: Path,
     tables: Path | None = None,
     kits: Mapping[str, str] | None = None,
+    sizes: Mapping[str, Sequence[int]] | None = None,
     **known: Any,
 ) -> None:
     """Write the evidence of a result beside its model, and the report and its tables if they are wanted.
 
-    ``model`` is the file of the model, which is there; ``kits`` are the versions of the library at the sites; ``known``
-    are further fields of :class:`~consilience.report.subject.Subject`, such as ``files``.
+    ``model`` is the file of the model, which is there; ``kits`` are the versions of the library at the sites, and
+    ``sizes`` the bytes of their answers as files; ``known`` are further fields of
+    :class:`~consilience.report.subject.Subject`, such as ``files``.
     """
     known = _of_study(study, kits or {}) | known
     subject = Subject.of(result, **known)
+    if sizes and subject.evidence is not None:
+        subject = replace(subject, evidence=subject.evidence.with_files(sizes))
     with report_as(CommandFault.OUTPUT):
         write_evidence(model, study, subject, kits or {})
     known |= {"evidence": subject.evidence, "orders": subject.orders, "made": subject.made}

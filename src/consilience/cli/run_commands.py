@@ -95,8 +95,9 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
     check_start_file(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
+    invited: dict[str, Any] = {}
     if mailbox is None:
-        invited, done = {}, _over_files(request, str(data), engine, scheduler)
+        done = _over_files(request, str(data), engine, scheduler)
     else:
         private = own_folder(mailbox, own)
         with report_as(CommandFault.RUN), report_missing_extra():
@@ -117,13 +118,15 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll, "identity": identity}
         done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
     with report_as(CommandFault.RUN):
-        kits = {} if mailbox is None else status_of(mailbox, told, identity).kits
+        found = None if mailbox is None else status_of(mailbox, told, identity)
+    kits = {} if found is None else found.kits
     of_wave = "" if mailbox is None else told.wave
     _write(done, out, request.output, kits, of_wave)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
     stated = ("--wave", of_wave) if of_wave else ()
     again = commands_again("run", study.name, *where, *stated, "-o", out.name, "--report", "report.html")
-    report_on(done, wanted, report, request.output, model=out, tables=tables, kits=kits, commands=again, **invited)
+    carried: dict[str, Any] = {"kits": kits, "sizes": None if found is None else found.sizes}
+    report_on(done, wanted, report, request.output, model=out, tables=tables, commands=again, **carried, **invited)
 
 
 def _checked(path: Path) -> Study:
@@ -243,8 +246,14 @@ def _text(found: RunStatus) -> str:
     return "\n".join([*lines, f"Awaited: {named}{f', until {due}' if due else ''}."])
 
 
+LISTED = 24
+"""Largest number of answers of a round whose files are listed."""
+
+
 def _line(each: RoundStatus) -> str:
-    return (
+    files = each.files if len(each.files) <= LISTED else ()
+    head = (
         f"round {each.number}: {len(each.answered)} of {each.asked} sites answered, {each.bytes_sent:,} bytes sent, "
         f"{each.bytes_received:,} received; {each.asks}"
     )
+    return "\n".join([head, *(f"  {file.name}: {file.bytes:,} bytes, SHA-256 {file.sha256}" for file in files)])

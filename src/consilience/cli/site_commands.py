@@ -454,12 +454,14 @@ def preview(
 ) -> None:
     """Show field by field what would leave, every check, and an attack on it."""
     folder = folder_of(name, where)
-    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED), report_missing_extra():
         last = release.last_fit(folder)
         release.check_latest(folder, last)
+        file = release.fit_file(folder, last)
     with report_as(CommandFault.FOLDER):
-        ledger.append(folder.path / LEDGER, "preview", {"fit": last.entry.number})
-    Output(as_json).data(preview_document(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
+        ledger.append(folder.path / LEDGER, "preview", release.fit_subject(folder, last))
+    document = preview_document(last.report, last.entry, file)
+    Output(as_json).data(document, text_of(last.report, last.entry, file, numbers=numbers))
 
 
 @site.command("release", cls=PagedCommand)
@@ -516,7 +518,9 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
 
 def ask_about_fit(folder: SiteFolder, last: release.LastFit, who: str, output: Output, question: str | None) -> None:
     """Show what would leave and what follows, and ask; without a question it is only shown."""
-    shown = "\n".join([text_of(last.report, last.entry), "", *final_lines(last.report)])
+    with report_as(CommandFault.RELEASE), report_missing_extra():
+        file = release.fit_file(folder, last)
+    shown = "\n".join([text_of(last.report, last.entry, file), "", *final_lines(last.report)])
     Output(quiet=output.quiet and question is None).say(shown)  # a person who is asked has seen it
     if question is not None and not typer.confirm(question, default=False, err=True):
         release.record_decline(folder, last, who)
@@ -607,9 +611,14 @@ def log_show(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> No
 
 
 def _details(entry: ledger.Entry) -> str:
-    """Return what an entry says, without hashes of files and lists of columns."""
-    shown = {key: value for key, value in entry.details.items() if key not in ("tags", "file", "secret", "columns")}
-    return ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
+    """Return what an entry says, without lists of columns and hashes of what stays here or is in a file."""
+    shown = [f"{key} {_short(value)}" for key, value in entry.details.items() if key not in HIDDEN]
+    if "file" in entry.details:
+        shown.append(f"file {str(entry.details['file']).removeprefix('sha256:')}")
+    return ", ".join(shown)
+
+
+HIDDEN = ("tags", "people", "crowd", "file", "secret", "columns", "content", "reply", "drafted", "notice")
 
 
 def _short(value: object) -> str:
@@ -652,7 +661,9 @@ def _release_of(verdict: ledger.LedgerCheck, path: Path) -> str:
     named = bytes_hash(path.read_bytes())
     for entry in verdict.entries:
         if entry.kind == "release" and entry.details.get("file") == named:
-            return f"released in entry {entry.number}, {entry.time}, approved by {entry.details.get('approved_by')}"
+            who = entry.details.get("approved_by")
+            size = f"{path.stat().st_size:,} bytes"
+            return f"released in entry {entry.number}, {entry.time}, approved by {who}, {size}"
     return ""
 
 

@@ -165,7 +165,7 @@ class NoisyContent(Part):
 class NoisyDocument(Part):
     """The one file that leaves a site in a study with noise: sums of scores with noise, and no row.
 
-    The envelope says when it was released, at which place of the site's ledger, and who signed the content.
+    The envelope says when it was fitted, at which place of the site's ledger, and who signed the content.
     """
 
     model_config = ConfigDict(

@@ -1,7 +1,7 @@
 """The one file that leaves a site: its fit, readable, with a content hash, and an envelope around it.
 
 The *content* is a function of the study and of the rows: it is the same to the byte whenever and wherever it is
-computed. The *envelope* says when it was released, where in the site's ledger, and who signed it.
+computed. The *envelope* says when it was fitted, where in the site's ledger, and who signed it.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class ContentDocument(Part):
 class SiteDocument(Part):
     """The one file that leaves a site: its own fit for a study, without rows. All numbers are finite.
 
-    The envelope says when it was released, at which place of the site's ledger, and who signed the content.
+    The envelope says when it was fitted, at which place of the site's ledger, and who signed the content.
     """
 
     model_config = ConfigDict(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from consilience.errors import EngineError, InvalidInputError
-from consilience.files.json_text import parse_json, read_text, replace_file
+from consilience.files.json_text import MOST_BYTES, bytes_hash, parse_json, read_capped, read_text, replace_file
 from consilience.kit.folder import SiteIdentity
 from consilience.kit.letters import RUN, AnswerLetter, FormerQuestion, Letter, QuestionLetter, RunFile
 from consilience.kit.private_files import slug
@@ -102,6 +102,31 @@ def letter_of(path: Path) -> Letter | SealedAnswer:
 
 
 @dataclass(frozen=True)
+class SentAnswer:
+    """An answer in the folder of a run, as a file.
+
+    Parameters
+    ----------
+    site, name : str
+    bytes : int
+        Size on disk.
+    sha256 : str
+        Hash of its bytes, as sha256sum prints it.
+    """
+
+    site: str
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, site: str, path: Path) -> SentAnswer:
+        """Return what is said of a file."""
+        data = read_capped(path, MOST_BYTES, follow=False)
+        return cls(site, path.name, len(data), bytes_hash(data).removeprefix("sha256:"))
+
+
+@dataclass(frozen=True)
 class RoundStatus:
     """One round.
 
@@ -116,6 +141,8 @@ class RoundStatus:
         Number of sites that were asked.
     due : str
         Until when answers are taken; empty if there is no limit.
+    files : tuple of SentAnswer
+        The answers, as files.
     bytes_sent, bytes_received : int
         Size of the files of questions and of answers; a file counts once for each site that reads it.
     """
@@ -126,6 +153,7 @@ class RoundStatus:
     awaited: tuple[str, ...]
     asked: int
     due: str
+    files: tuple[SentAnswer, ...]
     bytes_sent: int
     bytes_received: int
 
@@ -156,6 +184,14 @@ class RunStatus:
     def awaited(self) -> tuple[str, ...]:
         """Sites whose answer to the latest question is not there, where their names are known."""
         return () if self.finished or not self.rounds else self.rounds[-1].awaited
+
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """Bytes of the answers of each site, round by round."""
+        found: dict[str, list[int]] = {}
+        for file in (file for each in self.rounds for file in each.files):
+            found.setdefault(file.site, []).append(file.bytes)
+        return found
 
     @property
     def missing(self) -> int:
@@ -191,6 +227,7 @@ def _round(run: RunFile, number: int, letters: Sequence[tuple[Path, object]]) ->
     readers = {hashed: _readers(run, letter) for hashed, (_, letter) in questions.items()}
     asked = {site for names, _ in readers.values() for site in names}
     answered = asked & set(answers) if run.sites else set(answers)
+    files = tuple(SentAnswer.of(site, answers[site]) for site in sorted(answered))
     return RoundStatus(
         number,
         "; ".join(dict.fromkeys(question.disclosed for _, question in questions.values())),
@@ -198,8 +235,9 @@ def _round(run: RunFile, number: int, letters: Sequence[tuple[Path, object]]) ->
         tuple(sorted(asked - answered)),
         sum(count for _, count in readers.values()),
         min((str(question.envelope.get("due", "")) for _, question in questions.values()), default=""),
+        files,
         sum(path.stat().st_size * readers[hashed][1] for hashed, (path, _) in questions.items()),
-        sum(answers[site].stat().st_size for site in answered),
+        sum(each.bytes for each in files),
     )
 
 

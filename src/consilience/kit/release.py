@@ -137,21 +137,26 @@ def _part(kind: type[Any], stated: Mapping[str, Any]) -> Any:
 # ---------------------------------------------------------------- sealing
 
 
-def seal_file(folder: SiteFolder, file: AnySiteFile, kit: str = __version__) -> AnySiteFile:
-    """Return a file with its envelope: time, last entry of the ledger, version of the kit that fitted, and signature.
+def seal_file(folder: SiteFolder, file: AnySiteFile, at: ledger.Entry) -> AnySiteFile:
+    """Return a file with its envelope, in which time, place in the ledger and version are those of an entry.
 
-    Without a key the signature is null: the file is marked as unsigned. Without a version none is stated.
+    The same entry and key give the same bytes: a file has its size and its hash before anybody approves it. Without a
+    key the signature is null: the file is marked as unsigned. Without a version none is stated.
     """
     if file.site != folder.name:
         raise InvalidInputError(f"the file is of site {file.site!a} and the folder of {folder.name!a}")
-    return replace(file, envelope=envelope_of(folder, file.hash, kit))
+    return replace(file, envelope=envelope_of(folder, file.hash, at))
 
 
-def envelope_of(folder: SiteFolder, content_hash: str, kit: str = __version__) -> dict[str, Any]:
-    """Return the envelope of a content: time, last entry of the ledger, version of the kit, and a signature of all."""
-    last, identity = folder.entries[-1], folder.identity
+def envelope_of(folder: SiteFolder, content_hash: str, at: ledger.Entry | None = None) -> dict[str, Any]:
+    """Return the envelope of a content: time, entry of the ledger, version of the kit, and a signature of all.
+
+    They are those of now and of the last entry, or of the entry ``at``.
+    """
+    last, identity = at or folder.entries[-1], folder.identity
+    kit = __version__ if at is None else str(at.details.get(ledger.KIT, ""))
     said = {
-        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at is None else at.time,
         "ledger": {"entry": last.number, "hash": last.hash},
         "covers": COVERS,
         **({ledger.KIT: kit} if kit else {}),
@@ -301,7 +306,7 @@ def record_release(
         **({} if people is None else {"people": keep_tags(folder, people)}),
     }
     if data is not None:
-        found["file"] = keep_bytes(folder.path / "releases", data)
+        found |= {"file": keep_bytes(folder.path / "releases", data), "bytes": len(data)}
     return ledger.append(folder.path / LEDGER, kind, found, head=head)
 
 
@@ -379,11 +384,6 @@ class LastFit:
     entry: ledger.Entry
 
     @property
-    def subject(self) -> dict[str, Any]:
-        """What is approved, as details of entries of the ledger."""
-        return {"study": self.report.file.study, "fit": self.entry.number, "content": self.report.file.hash}
-
-    @property
     def fitted_by(self) -> str | None:
         """Account that fitted; None if an earlier version of the library did not record it."""
         stated = self.entry.details.get("fitted_by")
@@ -452,6 +452,18 @@ def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
 def keep_again_as(folder: SiteFolder, entry: ledger.Entry) -> ledger.Entry:
     """Make the fit of an entry the last one again, and record it."""
     return ledger.append(folder.path / LEDGER, "fit", entry.details)
+
+
+def fit_file(folder: SiteFolder, last: LastFit) -> bytes:
+    """Return the bytes that leave if a fit is released: all that people look at, approve and hash."""
+    return seal_file(folder, last.report.file, last.entry).to_text().encode()
+
+
+def fit_subject(folder: SiteFolder, last: LastFit) -> dict[str, Any]:
+    """Return what is shown and approved of a fit, as details of entries of the ledger: the file that would leave."""
+    data = fit_file(folder, last)
+    stated = {"study": last.report.file.study, "fit": last.entry.number}
+    return {**stated, "file": bytes_hash(data), "bytes": len(data)}
 
 
 def record_refusal(folder: SiteFolder, study: str, reason: str) -> ledger.Entry:
@@ -528,9 +540,8 @@ def approve_fit(folder: SiteFolder, approved_by: str, shown: LastFit) -> int:
     """
     check_shown(folder, shown)
     check_approver(folder, shown)
-    return approvals.approve(
-        folder, Policy.from_text(folder.policy).approval, shown.subject, shown.fitted_by, approved_by
-    )
+    rules = Policy.from_text(folder.policy).approval
+    return approvals.approve(folder, rules, fit_subject(folder, shown), shown.fitted_by, approved_by)
 
 
 def check_approver(folder: SiteFolder, last: LastFit) -> None:
@@ -540,7 +551,7 @@ def check_approver(folder: SiteFolder, last: LastFit) -> None:
     rules = Policy.from_text(folder.policy).approval
     if not rules.apply:
         raise RefusedError("the policy names no approvers: run 'consilience site release', which asks whoever runs it")
-    approved = approvals.approved_in(folder.entries, last.subject)
+    approved = approvals.approved_in(folder.entries, fit_subject(folder, last))
     if reason := approvals.refused_approver(rules, approvals.own_account(), last.fitted_by, approved):
         raise RefusedError(reason)
 
@@ -548,7 +559,8 @@ def check_approver(folder: SiteFolder, last: LastFit) -> None:
 def is_approved(folder: SiteFolder, last: LastFit) -> bool:
     """Whether as many have approved a fit as the policy says."""
     rules = Policy.from_text(folder.policy).approval
-    return len(approvals.counted(rules, approvals.approved_in(folder.entries, last.subject))) >= rules.approvals
+    approved = approvals.counted(rules, approvals.approved_in(folder.entries, fit_subject(folder, last)))
+    return len(approved) >= rules.approvals
 
 
 def check_shown(folder: SiteFolder, shown: LastFit) -> None:
@@ -591,10 +603,10 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
             f"{waiting[0]} --notice FILE, the signed notice of the coordinator that this file was destroyed and not "
             "combined"
         )
-    accounts = approvals.check_approved(folder, Policy.from_text(folder.policy).approval, last.subject)
+    rules = Policy.from_text(folder.policy).approval
+    accounts = approvals.check_approved(folder, rules, fit_subject(folder, last))
     head = folder.entries[-1].hash
-    kit = str(last.entry.details.get(ledger.KIT, ""))
-    data = seal_file(folder, last.report.file, kit).to_text().encode()
+    data = fit_file(folder, last)
     details: dict[str, Any] = {
         "approved_by": ", ".join(accounts) or approved_by[:200],
         "account": approvals.own_account(),

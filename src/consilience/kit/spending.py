@@ -173,6 +173,7 @@ def budget_document(folder: SiteFolder, rules: PrivacyRules) -> dict[str, Any]:
         "spent_on": of_runs,
         "not_covered": [
             {"entry": each.number, "time": each.time, "kind": each.kind, "study": each.details.get("study")}
+            | {name: each.details[name] for name in ("file", "bytes") if name in each.details}
             for each in uncovered_in(folder)
         ],
     }
@@ -194,6 +195,7 @@ def budget_text(found: Mapping[str, Any]) -> str:
         lines += [NOT_COVERED]
         lines += [
             f"  entry {each['entry']}, {each['time']}: {each['kind']} for study {str(each['study'])[:23]}..."
+            + (f", {each['bytes']:,} bytes, SHA-256 {each['file'].removeprefix('sha256:')}" if "bytes" in each else "")
             for each in found["not_covered"]
         ]
     return "\n".join(lines)

@@ -396,5 +396,5 @@ def _write(folder: SiteFolder, study: Study, rows: CountedRows, unit: str, detai
     data = replace(letter, envelope=envelope_of(folder, letter.hash)).to_text().encode()
     path = folder.path / LETTERS
     path.mkdir(mode=0o700, exist_ok=True)
-    ledger.append(folder.path / LEDGER, "check", {**details, "letter": keep_bytes(path, data)})
+    ledger.append(folder.path / LEDGER, "check", {**details, "letter": keep_bytes(path, data), "bytes": len(data)})
     return data

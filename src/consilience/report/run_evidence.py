@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self, TypeVar
 
 import numpy as np
@@ -252,6 +252,15 @@ class RunEvidence(Part):
             shares=_shares(fit),
             noise=_noise(fit),
         )
+
+    def with_files(self, sizes: Mapping[str, Sequence[int]]) -> Self:
+        """Return the evidence of a run by files: the answers of each site count by the bytes of their files."""
+        answered = [
+            AnswersOfSite(site=site, answers=float(len(each)), size=float(sum(each)))
+            for site, each in sorted(sizes.items())
+        ]
+        update = {"answered": answered, "received": sum(map(sum, sizes.values()))}
+        return self.model_copy(update={"exchanged": self.exchanged.model_copy(update=update)})
 
     def to_document(self) -> dict[str, Any]:
         """Return the evidence as JSON values."""

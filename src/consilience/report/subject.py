@@ -38,7 +38,7 @@ class SentFile:
     numbers : int
         Number of numbers in it.
     policy, released, kit : str
-        Profile of the site's policy, time of the release and version of the library, where the file states them.
+        Profile of the site's policy, day of the fit and version of the library, where the file states them.
     mixture : Mixture or None
         The site's own model.
 

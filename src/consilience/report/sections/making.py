@@ -227,7 +227,7 @@ def _file_table(subject: Subject) -> Table:
         (f.site, f.name, f"{f.size:,}", f"{f.numbers:,}", "0", f.policy or "—", f.released or "—", f.kit or "—")
         for f in subject.files
     )
-    header = (subject.words.sites[0], "file", "bytes", "numbers", subject.words.rows[1], "policy", "released", "kit")
+    header = (subject.words.sites[0], "file", "bytes", "numbers", subject.words.rows[1], "policy", "fitted", "kit")
     note = "Bytes are those on disk; kit is the version of consilience that fitted."
     return Table("One file of each.", header, rows, (2, 3, 4), note, "files")
 
