@@ -1,7 +1,7 @@
 """Make an offline bundle: the project and all that sites and coordinators need, for one platform and Python.
 
 ``python tools/bundle.py FOLDER [--platform win_amd64] [--python 3.12]`` writes wheels, ``requirements.txt`` with the
-hash of each wheel, ``SHA256SUMS`` and ``sbom.json`` (CycloneDX). Without options the bundle is for this machine.
+hash of each wheel, a ``Dockerfile``, ``SHA256SUMS`` and ``sbom.json`` (CycloneDX). Without options it is for this one.
 
 Versions are resolved for the platform of the bundle, whose markers may ask for other packages than those of this
 machine; pip fetches wheels only, so that nothing is built.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ def main() -> None:
     fetch(given.folder, given.platform, given.python)
     wheels = sorted(given.folder.glob("*.whl"))
     (given.folder / "requirements.txt").write_text("".join(map(requirement, wheels)), encoding="utf-8")
+    shutil.copy(ROOT / "tools" / "Dockerfile", given.folder)
     write_sbom(given.folder)
     write_sums(given.folder)
     size = sum(path.stat().st_size for path in wheels)

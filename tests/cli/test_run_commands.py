@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,21 @@ def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     status = json.loads(done("status", "box", "--json").stdout)
     assert status["rounds"][0]["answered"] == ["ash"]
     assert status["rounds"][0]["due"]
+
+
+def test_a_folder_that_was_restored_is_noticed_before_its_table_is_asked_for(place: Path) -> None:
+    alone = ("run", "study.toml", "--mailbox", "box", "-o", "mail.json")
+    done(*alone, "--site", "ash", status=6)
+    shutil.copytree(place / "sites" / "ash", place / "earlier")
+    answered("ash", "--table", "ash.parquet")
+    done(*alone, status=6)
+    answered("ash")
+    done(*alone, status=6)
+    shutil.rmtree(place / "sites" / "ash")
+    shutil.copytree(place / "earlier", place / "sites" / "ash")
+    found = run("site", "answer", "ash", "box", "--in", "sites")
+    assert code(found) == "CSL-115"
+    assert "the folder was restored from an older copy" in str(found.exception)
 
 
 def test_what_cannot_be_answered(place: Path) -> None:

@@ -63,6 +63,7 @@ from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_wh
 from consilience.kit.mail_run import (
     Draft,
     approve_answer,
+    check_letter,
     draft_answer,
     finish_answer,
     is_answered,
@@ -124,6 +125,8 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
         mail = MailFolder(mailbox)
         letter = open_question(mail, run, folder.name)
         waits = letter is None or is_answered(folder, mail, letter)
+        if letter is not None:
+            check_letter(folder, wanted, run, letter)  # a folder that was restored may not know the table
     for other, reason in mail.unreadable.items():
         output.say(f"not used: {other}: {reason}", style="yellow")
     if letter is None or waits:
