@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from consilience.couriers import letter_stores
+from consilience.couriers import post as couriers_post
 from consilience.couriers.letter_stores import FolderStore
-from consilience.couriers.post import FIRST, LAST, Post
+from consilience.couriers.post import COMPARED, FIRST, LAST, Post
 from consilience.errors import StoreError
 from consilience.kit.letters import RUN
 from consilience.kit.mail_folder import END, STUDY, answer_name, question_name
@@ -98,6 +99,32 @@ def test_nothing_new_costs_one_list_for_each_site(office) -> None:
     assert again.step() == (6, 0)
     assert (mail / ANSWER).read_bytes() == b"answer"
     assert again.refused == {}
+
+
+def test_a_letter_that_was_deleted_or_changed_in_the_store_is_sent_again(office, monkeypatch) -> None:
+    mail, store, post = office
+    now = [0.0]
+    monkeypatch.setattr(couriers_post.time, "monotonic", lambda: now[0])
+    post._compared = 0.0
+    assert post.step() == (6, 0)
+    now[0] += COMPARED + 1
+    assert post.step() == (0, 0)
+    place = store.inner.root / "to/ash"
+    (place / RUN).unlink()
+    (place / question_name(1)).write_text("words of somebody else")
+    store.written.clear()
+    assert post.step() == (0, 0)  # it is not looked at every time
+    now[0] += COMPARED + 1
+    assert post.step() == (2, 0)
+    assert store.written == [f"to/ash/{RUN}", f"to/ash/{question_name(1)}"]
+    assert (place / question_name(1)).read_text() == question_name(1)
+    now[0] += COMPARED + 1
+    assert post.step() == (0, 0)
+    (mail / question_name(2)).write_text("second")
+    (place / question_name(1)).unlink()
+    now[0] += COMPARED + 1
+    assert post.step() == (2, 0)  # of former rounds nobody needs the question
+    assert not (place / question_name(1)).exists()
 
 
 def test_a_run_that_has_not_begun_is_not_sent(office) -> None:

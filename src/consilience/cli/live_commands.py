@@ -6,6 +6,7 @@ import getpass
 import logging
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, get_args
@@ -119,7 +120,8 @@ def serve_site(  # noqa: PLR0917 - typer makes options of them
         if (enrolment is None) == (not store):
             raise typer.BadParameter("expected --enrolment FILE, or --store with a folder or an object store")
         found = store_at(store) if enrolment is None else enrolled_store(folder, enrolment, proxy, proxy_authority)
-        serve(Serving(folder, found, table), poll=poll, most=most, until=seen)
+        with closing(found):
+            serve(Serving(folder, found, table), poll=poll, most=most, until=seen)
 
 
 def enrolled_store(folder: SiteFolder, path: Path, proxy: str, proxy_authority: Path | None) -> LetterStore:

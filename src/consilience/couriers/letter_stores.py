@@ -58,6 +58,10 @@ class LetterStore(Protocol):
         """Write a whole file or nothing; a file of that name is replaced."""
         ...
 
+    def close(self) -> None:
+        """Close what is open; the next call opens it again."""
+        ...
+
 
 def store_at(
     address: str,
@@ -149,6 +153,9 @@ class FolderStore:
         except OSError as error:
             raise StoreError(f"{name} cannot be written to {folder} of the store: {error.strerror}") from error
 
+    def close(self) -> None:
+        """Do nothing: a file is closed when it was read or written."""
+
 
 def _mark(entry: os.DirEntry[str]) -> str:
     state = entry.stat(follow_symlinks=False)
@@ -207,6 +214,9 @@ class ObjectStore:
                 file.write(data)
         except OSError as error:
             raise StoreError(f"{name} cannot be written to {folder} of the store: {_said(error)}") from error
+
+    def close(self) -> None:
+        """Do nothing: pyarrow closes its connections."""
 
 
 def _said(error: Exception) -> str:

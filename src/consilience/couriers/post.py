@@ -1,13 +1,15 @@
 """The coordinator's courier: letters of a run's own folder to ``to/SITE/``, answers of ``from/SITE/`` back into it.
 
 It goes by names and sizes, and reads no letter. It keeps nothing that it needs: killed at any point and started again,
-it sends and takes what is missing. The folder of the run is the coordinator's own; sites see the store only.
+it sends and takes what is missing. While it runs, it looks from time to time whether what it sent is still there. The
+folder of the run is the coordinator's own; sites see the store only.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,8 @@ ANSWER = re.compile(r"round-([0-9]{2,6})\.answer\.([a-z0-9-]+)\.json")
 OTHER = "it is not the answer that was taken"
 MOST_SHOWN = 100
 """Largest number of refused files that are named for a site."""
+COMPARED = 60.0
+"""Seconds after which the letters in the store are compared with what was sent: somebody may have deleted one."""
 
 
 @dataclass
@@ -41,7 +45,9 @@ class Post:
     mail: Path
     store: LetterStore
     sites: Sequence[str]
-    _sent: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+    _sent: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
+    _marks: dict[str, dict[str, str]] = field(default_factory=dict, init=False, repr=False)
+    _compared: float = field(default_factory=time.monotonic, init=False, repr=False)
     _read: dict[str, dict[str, str]] = field(default_factory=dict, init=False, repr=False)
     _refused: dict[str, dict[str, str]] = field(default_factory=dict, init=False, repr=False)
 
@@ -62,20 +68,32 @@ class Post:
         found = _files_in(self.mail)
         if not set(FIRST) <= set(found):
             return 0, 0
+        if time.monotonic() - self._compared > COMPARED:
+            for site in self.sites:
+                self._compare(site)
+            self._compared = time.monotonic()
         asked = _latest_questions(found, self.sites)
         sent = sum(self._send(site, found, asked.get(site)) for site in self.sites)
         return sent, sum(self._take(site, asked[site][0]) for site in self.sites if site in asked)
 
     def _send(self, site: str, found: dict[str, tuple[int, int]], asked: tuple[int, str] | None) -> int:
         """Send a site the files that it does not have in their present form."""
-        count = 0
+        count, before = 0, self._sent.setdefault(site, {})
         for name in (*FIRST, *([] if asked is None else [asked[1]]), *(each for each in LAST if each in found)):
-            place = f"to/{site}/{name}"
-            if self._sent.get(place) != found[name]:
+            if before.get(name) != found[name]:
                 self.store.write(f"to/{site}", name, read_capped(self.mail / name, MOST_LETTER, follow=False))
-                self._sent[place] = found[name]
+                before[name] = found[name]
+                self._marks.get(site, {}).pop(name, None)
                 count += 1
         return count
+
+    def _compare(self, site: str) -> None:
+        """Forget that letters were sent which the store does not have, or has no longer as they were."""
+        listed, known = self.store.names(f"to/{site}"), self._marks.get(site, {})
+        for name in list(self._sent.get(site, {})):
+            if name not in listed or known.get(name, listed[name]) != listed[name]:
+                del self._sent[site][name]
+        self._marks[site] = listed
 
     def _take(self, site: str, latest: int) -> int:
         """Take the answers of a site that are new; ``latest`` is the number of the latest question to it."""
