@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import html
+import platform
 import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
+from consilience._version import __version__
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.kit.combination import combine_files, simulate_study
 from consilience.kit.policy.policy import Policy
@@ -167,6 +170,96 @@ def test_numbers_of_the_text_to_paste_are_those_of_the_tables(page: str) -> None
     numbers = re.findall(r"−?\d[\d,.]*\d|\d", results)
     assert len(numbers) > 40
     assert not [number for number in numbers if number not in elsewhere]
+
+
+NUMBER = re.compile(r"−?\d[\d,.]*\d|−?\d")
+SAID_OF_THE_METHOD = {"4", "5", "20", "95", "0", "2", "1", "8", "3", "2026", "19", "256"}
+"""Numbers of the wording and of counts of what is on the page: 4 of 5, 95 % intervals, one of 20, Table 2, SHA-256."""
+
+
+def numbers_in(text: str) -> list[str]:
+    return [each.lstrip("−") for each in NUMBER.findall(text)]
+
+
+def prose_and_cells(page: str) -> tuple[str, str]:
+    """Sentences of a page, without pictures, commands and hashes; and the cells of its tables."""
+    body = re.sub(r'<h2 id="again">.*?(?=<h2 id=)', " ", page, flags=re.DOTALL)
+    body = re.sub(r"<style>.*?</style>|<svg.*?</svg>|<nav.*?</nav>|<h2.*?</h2>", " ", body, flags=re.DOTALL)
+    cells = " ".join(re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", body, flags=re.DOTALL))
+    captions = " ".join(re.findall(r"<caption>(.*?)</caption>", body, flags=re.DOTALL))
+    prose = re.sub(r"<table.*?</table>|<figcaption><b>.*?</b>", " ", body, flags=re.DOTALL)
+    return plain(f"{prose} {captions}"), plain(cells)
+
+
+def rounded(value: float) -> str:
+    """Three digits, as people write them."""
+    return f"{value:.{max(0, 2 - int(np.floor(np.log10(abs(value)))))}f}"
+
+
+def followed(demo: Any) -> set[str]:
+    """Numbers of the text that stand in no table, computed from the rows of all hospitals and from the model."""
+    model, rows = demo[0].best.model, pa.concat_tables(hospitals().values())
+    found = {f"{rows.num_rows:,}", f"{model.log_likelihood_:,.3f}".lstrip("-"), *numbers_in(__version__)}
+    found |= {platform.python_version(), str(model.random_state), str(model.n_parameters_), str(model.n_iter_)}
+    raw = {name: rows[name].to_numpy() for name in AT}
+    for name, digits in (("age", 0), ("severity", 1)):
+        reach = norm.ppf(0.9) * raw[name].std()
+        found |= {f"{raw[name].mean() + sign * reach:.{digits}f}" for sign in (-1, 1)} | {rounded(raw[name].mean())}
+    shares = [np.mean(rows[name].to_numpy() == level) for name, level in (("sex", "male"), ("admission", "emergency"))]
+    x = np.array([1.0, *((raw[name].mean() - centre) / scale for name, (centre, scale) in AT.items()), *shares])
+    estimates, gate = model.inference_.estimates, model.inference_.estimates.gate.size
+    for k, part in enumerate(estimates.experts[:, 0]):
+        own = slice(gate + 5 * k, gate + 5 * (k + 1))
+        reach = norm.ppf(0.975) * np.sqrt(x @ model.inference_.covariance[own, own] @ x)
+        found |= {rounded(float(np.exp(part @ x + sign * reach))) for sign in (-1, 0, 1)}
+        spread = norm.ppf(0.9) * np.exp(0.5 * float(estimates.log_shapes[k, 0]))
+        found |= {f"{np.exp(sign * spread):.2f}" for sign in (-1, 1)} | {f"{100 * model.weights_[k]:.0f}"}
+    return found
+
+
+def test_every_number_of_the_text_is_in_a_table_or_follows_from_model_and_rows(page: str, demo: Any) -> None:
+    prose, cells = prose_and_cells(page)
+    said = numbers_in(prose)
+    assert len(said) > 150
+    known = {*numbers_in(cells), *followed(demo), *SAID_OF_THE_METHOD}
+    assert [number for number in said if number not in known] == []
+    assert followed(demo) - set(said) - SAID_OF_THE_METHOD == set()  # and each of these is said
+
+
+def test_differences_between_sites_are_those_of_their_estimates(page: str, demo: Any) -> None:
+    model, found = demo[0].best.model, demo[0].best.fit.combination.coefficients
+    said = sections(page)["computation"].partition("Table S3.")[2]
+    order = np.argsort(model.inference_.estimates.experts[:, 0, 0])
+    for k, name in zip(order, ["Shorter stays", "Longer stays"], strict=True):
+        b, w = found.estimates[k, :, 4], 1 / found.variances[k, :, 4]
+        Q, df = float(np.sum(w * (b - np.sum(w * b) / w.sum()) ** 2)), len(b) - 1
+        shown = re.search(rf"{name}: admission, emergency compared with planned (\d+) % .*? ([\d.]+) (?:\+|−)", said)
+        assert shown is not None
+        assert abs(float(shown[1]) - 100 * max(0.0, (Q - df) / Q)) <= 0.5
+        assert abs(float(shown[2]) - chi2.sf(Q, df)) <= 0.006
+
+
+def test_the_likelihood_of_one_model_is_that_of_all_rows_in_one_table(page: str) -> None:
+    rows = pa.concat_tables(hospitals().values())
+    y = rows["log_days"].to_numpy()
+    X = np.column_stack(
+        [np.ones(len(y)), *((rows[name].to_numpy() - centre) / scale for name, (centre, scale) in AT.items()),
+         rows["sex"].to_numpy() == "male", rows["admission"].to_numpy() == "emergency"]
+    ).astype(float)  # fmt: skip
+    rest = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+    log_likelihood = -len(y) / 2 * (np.log(2 * np.pi * np.mean(rest**2)) + 1)
+    expected = -2 * log_likelihood + 6 * np.log(len(y))
+    shown = re.search(r"1 ([\d,]+) by algebra from the files", sections(page)["number"])
+    assert shown is not None
+    assert abs(float(shown[1].replace(",", "")) - expected) < 10  # numbers in the files are rounded
+
+
+def test_the_chances_in_pictures_are_those_of_the_table(page: str) -> None:
+    start = page.index('<h2 id="members">')
+    drawn = re.findall(r">([\d]+) %</text>", page[start : page.index('<h2 id="effects">')])
+    table = re.findall(r"Age \d+ years, severity \d points (\d+) %", sections(page)["expect"])
+    assert len(drawn) == len(table) == 9
+    assert sorted(drawn) == sorted(table)
 
 
 def test_experts_count_from_one_and_have_the_same_name_everywhere(page: str, demo: Any) -> None:

@@ -28,6 +28,7 @@ from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPat
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
 from consilience.cli.post_commands import live
 from consilience.cli.reporting import (
+    characteristics_of,
     check_model,
     check_report,
     commands_again,
@@ -198,8 +199,13 @@ def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path]:
     sent = tuple(sent_file(folder / f"{file.site}.json", file) for file in files)
     names = [f"{name}.json" for name in tables]
     again = commands_again("combine", "study.toml", *names, "-o", "model.json", "--report", "report.html")
-    out, quiet = folder / "model.json", Output(quiet=True)
-    report_on(orders, study, report, quiet, model=out, commands=again, files=sent, invited=tuple(tables))
+    out, quiet, by_site = folder / "model.json", Output(quiet=True), table_one(study, files)
+    known: dict[str, Any] = {
+        "files": sent,
+        "invited": tuple(tables),
+        "characteristics": characteristics_of(study, by_site),
+    }
+    report_on(orders, study, report, quiet, model=out, commands=again, **known)
     with output.working("   for comparison, all rows in one table"):
         pooled = simulate_study(study, {"all": pa.concat_tables(tables.values())}).best.model
     return model, pooled_difference(model, pooled), report
@@ -356,7 +362,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     evidence: dict[str, Any] = {
         "files": read, "invited": None if known is None else tuple(known.names),
         "withdrawn": {each.site: each.day for each in withdrawals},
-        "characteristics": () if by_site is None else (by_site.header, *by_site.cells),
+        "characteristics": () if by_site is None else characteristics_of(wanted, by_site),
     }  # fmt: skip
     report_on(orders, wanted, report_to, output, model=out, tables=tables, kits=kits, commands=again, **evidence)
 

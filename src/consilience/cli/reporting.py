@@ -27,6 +27,7 @@ from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.stored_evidence import evidence_path, read_evidence, write_evidence
 from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
+from consilience.kit.table_one import TableOne
 from consilience.kit.versions import kits_of, kits_text
 from consilience.methods import PrivateFit
 from consilience.numerics.arrays import Mask
@@ -195,6 +196,20 @@ def _count_numbers(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_count_numbers, value))
     return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def characteristics_of(study: Study, found: TableOne) -> tuple[tuple[str, ...], ...]:
+    """Return Table 1 of a report, its header first: columns have the labels of the study."""
+    words = words_of(study)
+    own = words.response.label if words.response.back == "none" or study.response.rule.transform != "none" else ""
+    labels = {study.response.name: own or study.response.name}
+    rows = []
+    for row, cells in zip(found.rows, found.cells, strict=True):
+        first = cells[0].removeprefix(row.column) if row.column and cells[0].startswith(row.column) else None
+        label = labels.get(row.column) or words.label(row.column)
+        said = f"{words.rows[1]} used" if cells[0] == "rows used" else cells[0] if first is None else label + first
+        rows.append((said, *cells[1:]))
+    return (found.header, *rows)
 
 
 def report_on(

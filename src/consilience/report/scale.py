@@ -276,9 +276,9 @@ class ChangeScale:
             return 0 if largest >= 9.5 else 1 if largest >= 0.95 else 2
         return min(_decimals(largest or 1.0, 3), 6)
 
-    def interval(self, estimate: float, lower: float, upper: float) -> str:
-        """Return an estimate with its interval as numbers."""
-        digits = self.digits(estimate)
+    def interval(self, estimate: float, lower: float, upper: float, digits: int | None = None) -> str:
+        """Return an estimate with its interval as numbers, with as many digits as the estimate needs by default."""
+        digits = self.digits(estimate) if digits is None else digits
         if not isfinite(estimate):
             return "—"
         if not (isfinite(lower) and isfinite(upper)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, inf, isfinite, log10
 
 from consilience.report.kind_effects import KindEffect, SiteEffect
 from consilience.report.scale import ChangeScale, in_numbers, nearest_round
@@ -183,13 +183,22 @@ def _ticks(scale: ChangeScale, at: Axis, y: float) -> list[str]:
     marks = [line(at.start, y, at.end, y, "r")]
     low, high = scale.value(at.low), scale.value(at.high)
     ratios = scale.kind in ("ratio", "odds") and low > 0 and high > 4 * low
-    for value in log_ticks(low, high, 4) if ratios else nice_values(low, high, 3):
-        if (scale.kind in ("ratio", "odds") and value <= 0) or (scale.kind == "percent" and value <= -100):
+    ends: list[tuple[float, float]] = []
+    values = log_ticks(low, high, 4) if ratios else nice_values(low, high, 3)
+    for value in sorted(values, key=lambda each: abs(scale.predictor(each)) if _is_possible(scale, each) else inf):
+        if not _is_possible(scale, value):
             continue
-        x = at(scale.predictor(value))
-        sign = "+" if value > 0 and scale.kind in ("percent", "difference") else ""
-        marks += [line(x, y, x, y + 4, "r"), text(x, y + 16, sign + in_numbers(round(value, 10)), "s", "middle")]
+        x, sign = at(scale.predictor(value)), "+" if value > 0 and scale.kind in ("percent", "difference") else ""
+        said = sign + in_numbers(round(value, 10))
+        half = LETTER * len(said) / 2 + 2
+        if all(x + half < a or x - half > b for a, b in ends):  # no effect first, then what has room beside it
+            ends.append((x - half, x + half))
+            marks += [line(x, y, x, y + 4, "r"), text(x, y + 16, said, "s", "middle")]
     return marks
+
+
+def _is_possible(scale: ChangeScale, value: float) -> bool:
+    return value > 0 if scale.kind in ("ratio", "odds") else scale.kind != "percent" or value > -100
 
 
 def _forest_alt(effect: KindEffect, scale: ChangeScale, title: str) -> str:
@@ -231,9 +240,10 @@ def curves(
     marks += [text(across(v), height - 5, in_numbers(v), "s", "middle") for v in nice_values(min(x), max(x), 4)]
     for values, css in lines:
         marks.append(curve(((across(a), up(v)) for a, v in zip(x, values, strict=True)), css))
-    for a, v, css in dots:
+    falls = len(dots) > 1 and dots[-1][1] < dots[0][1]
+    for a, v, css in dots:  # a number stands above its line: to the left where it rises, to the right where it falls
         marks += [f'<circle class="f{css}" cx="{across(a):.1f}" cy="{up(v):.1f}" r="3.2"/>']
-        side = "end" if across(a) > 80 else "start"
+        side = "end" if across(a) > (WIDTH - 45 if falls else 80) else "start"
         marks += [text(across(a) + (-3 if side == "end" else 3), up(v) - 8, f"{100 * v:.0f} %", f"t{css}", side)]
     return draw_picture(height, marks, alt)
 

@@ -177,20 +177,19 @@ def judge(subject: Subject) -> ReportVerdict:
     checks = (_doubts, _end, _number_of_experts, _starts, _sites, _suspicions, _influential, _own_experts)
     later = (_differences, _sharp_gate, _withheld, _confounded_effects)
     points = [point for check in (*checks, *later) for point in check(subject)]
-    kinds = kinds_of(subject.model, subject.words)
-    plain = [replace(point, text=without_advice(name_experts(point.text, kinds))) for point in points]
+    plain = [replace(point, text=in_study_words(subject, point.text)) for point in points]
     return ReportVerdict(
         tuple(sorted(plain, key=lambda point: -point.use)),
         _about(subject),
-        name_experts(_left_out(subject), kinds),
+        in_study_words(subject, _left_out(subject)),
         tuple(_facts(subject, points)),
         tuple(_not_computed(subject)),
     )
 
 
 ADVICE = re.compile(
-    r"\s*[;:,(]\s*(?:or )?(?:use|try|see|raise|fit|a round of refinement finds out)\b"
-    r"[^;.]*(?:OneShot|FederatedEM|SharedCentre|ClusteredClients|PrivateScoring|FedGrEM|n_init|select_order|finds out)"
+    r"\s*[;:,(]\s*(?:or )?(?:use|try|see|raise|fit)\b"
+    r"[^;.]*(?:OneShot|FederatedEM|SharedCentre|ClusteredClients|PrivateScoring|FedGrEM|n_init|select_order)"
     r"[^;.]*|\s*Raise n_init|\s*\([^()]*(?:OneShot|FederatedEM|SharedCentre)(?:\([^()]*\))?[^()]*\)",
 )
 """Advice in the words of the library, which says nothing to a reader without it."""
@@ -207,6 +206,25 @@ def without_advice(text: str) -> str:
     'it has other shares'
     """
     return ADVICE.sub("", text)
+
+
+LONG_NUMBER = re.compile(r"(?<![\w.,−-])-?\d{5,}(?![\w.])")
+OWN_WORDS = re.compile(r"\b(an expert|experts|expert|(?<!apart from the )rows|row|sites|site)\b")
+"""Words of the library for which a study has its own; cells that were sorted "apart from the rows" are of a table."""
+
+
+def in_study_words(subject: Subject, text: str) -> str:
+    """Return a sentence of the library in the words of the study, without advice on settings of the library."""
+    words, text = subject.words, without_advice(name_experts(text, kinds_of(subject.model, subject.words)))
+    text = text.replace("a round of refinement finds out", f"a second exchange with the {words.sites[1]} finds out")
+    own = {"an expert": "a kind", "expert": "kind", "experts": "kinds", "row": words.rows[0], "rows": words.rows[1]}
+    own |= {"site": words.sites[0], "sites": words.sites[1]}
+    labels = {column.name: words.label(column.name) for column in subject.model.columns_.columns}
+    names = {*subject.heard, *subject.absent, *(file.site for file in subject.files)}  # of sites: as they are
+    kept = "|".join(re.escape(each) for each in sorted({*names, *labels}, key=len, reverse=True))
+    found = re.compile(rf"(?<!\w)(?:{kept})(?!\w)|{OWN_WORDS.pattern}" if kept else OWN_WORDS.pattern)
+    said = found.sub(lambda part: labels.get(part[0], part[0] if part[0] in names else own.get(part[0], part[0])), text)
+    return LONG_NUMBER.sub(lambda number: write_minus(f"{int(number[0]):,}"), said)
 
 
 def _about(subject: Subject) -> str:
@@ -317,13 +335,15 @@ def _influences(subject: Subject) -> list[LargestChange]:
 
 def _influential(subject: Subject) -> Iterator[Point]:
     """Name institutions on which a coefficient depends."""
-    for each in _influences(subject):
-        if each.large:
-            yield Point(
-                Use.CARE,
-                f"The result depends on one site: without {each.unit} an effect within one kind would change by "
-                f"{abs(each.change):.1f} standard errors.",
-            )
+    large = [each for each in _influences(subject) if each.large]
+    if large:
+        many = subject.words.count_sites(len(large)) if len(large) > 1 else f"one {subject.words.sites[0]}"
+        first, *others = (f"without {each.unit}" for each in large[:NAMED])
+        sizes = [f"by {abs(each.change):.1f}" for each in large]
+        said = [f"{first} an effect within one kind would change {sizes[0]} standard errors"]
+        said += [f"{other} {size}" for other, size in zip(others, sizes[1:], strict=False)]
+        more = [f"and {len(large) - NAMED} more"] if len(large) > NAMED else []
+        yield Point(Use.CARE, f"The result depends on {many}: {', '.join([*said, *more])}.")
 
 
 def _own_experts(subject: Subject) -> Iterator[Point]:

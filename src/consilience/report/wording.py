@@ -60,6 +60,19 @@ class ColumnWords:
 NOTHING_SAID = ColumnWords()
 
 
+def with_article(noun: str) -> str:
+    """Return a noun with its article, as far as its letters tell.
+
+    Examples
+    --------
+    >>> with_article("hospital"), with_article("insurer"), with_article("unit")
+    ('a hospital', 'an insurer', 'a unit')
+    """
+    silent = noun.lower().startswith(("hour", "heir", "honest"))
+    vowel = noun[:1].lower() in "aeio" or (noun[:1].lower() == "u" and not noun.lower().startswith(("uni", "use")))
+    return f"{'an' if silent or vowel else 'a'} {noun}"
+
+
 @dataclass(frozen=True)
 class Words:
     """All words of a study; what is empty has a default.
@@ -106,6 +119,17 @@ class Words:
     def level(self, column: str, level: Any) -> str:
         """Return the name of a level of a category."""
         return self.column(column).levels.get(str(level), str(level))
+
+    @property
+    def a_row(self) -> str:
+        """One row with its article.
+
+        Examples
+        --------
+        >>> Words(rows=("hour", "hours")).a_row, Words(rows=("stay", "stays")).a_row
+        ('an hour', 'a stay')
+        """
+        return with_article(self.rows[0])
 
     def count_rows(self, n: float) -> str:
         """Return a number of rows in words."""

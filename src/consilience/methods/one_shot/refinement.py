@@ -212,6 +212,9 @@ def _by_newton(
 # ---------------------------------------------------------------- rivals
 
 
+ASK = "; a round of refinement finds out"
+
+
 @dataclass(frozen=True)
 class Rivals:
     """Log-likelihoods of the rivals, over the rows that the fit used; NaN for one that was not evaluated.
@@ -259,7 +262,11 @@ class Rivals:
             found.append("the sites' models were combined into one that explains the rows of no site: try FederatedEM")
         if log_likelihood < self.one_regression:
             figures = f"log-likelihood {self.one_regression:.6g} against {log_likelihood:.6g}"
-            found.append(f"one regression for all rows explains them better than this mixture: {figures}")
+            known = np.isnan(self.constant)  # without refinement the likelihood of the mixture is estimated
+            said = "one regression for all rows explains them better than this mixture"
+            found.append(
+                f"{said}: {figures}" if known else f"as far as the sites' answers tell, {said}: {figures}{ASK}"
+            )
         if self.from_site:
             found.append(
                 f"the combined mixture explains the rows of all sites worse than the model of site {self.best_site} "
@@ -268,8 +275,7 @@ class Rivals:
         if log_likelihood < self.constant:
             found.append(
                 "as far as the sites' answers tell, this mixture explains the rows worse than one normal distribution "
-                f"without covariates: log-likelihood {log_likelihood:.6g} against {self.constant:.6g}; a round of "
-                "refinement finds out"
+                f"without covariates: log-likelihood {log_likelihood:.6g} against {self.constant:.6g}{ASK}"
             )
         return tuple(found)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from consilience.fitted.protocols import join_words
+from consilience.columns import Column
+from consilience.fitted.protocols import FittedMixture, join_words
 from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.kind_effects import KindEffect
@@ -55,7 +56,10 @@ def found_section(findings: Findings) -> Section:
     blocks: list[Block] = [cards]
     if np.isfinite([kind.typical[0] for kind in kinds]).all():
         what = "the median within the kind" if words.response.back != "none" else "the prediction of the model"
-        blocks.append(Note(f"“Typical” is {what}, for {average_row(findings)}.{_no_labels(findings)}"))
+        said = f"“Typical” is {what}, for {average_row(findings)}."
+        if findings.subject.model.mixture_.experts.classes:
+            said = f"The chance is that of {average_row(findings)}."
+        blocks.append(Note(f"{said}{_no_labels(findings)}"))
     elif len(kinds) > 1:
         blocks.append(Note(_no_labels(findings).strip()))
     return Section("What was found", "found", tuple(blocks))
@@ -181,7 +185,7 @@ def _said_of_chances(findings: Findings) -> list[str]:
         return []
     kind, low, high = findings.kinds[-1], found[0], found[-1]
     chances = f"{low.name}: {percent(low.chances[-1])}; {high.name}: {percent(high.chances[-1])}"
-    return [f"Chance that a {findings.words.rows[0]} is one of the {kind.name}. {capitalise(chances)}."]
+    return [f"Chance that {findings.words.a_row} is one of the {kind.name}. {capitalise(chances)}."]
 
 
 def _gate_figure(findings: Findings) -> Figure:
@@ -191,34 +195,41 @@ def _gate_figure(findings: Findings) -> Figure:
     ends = grid_of(model, along, 2.0)
     x = np.linspace(ends[0], ends[-1], 41)
     values: list[dict[str, float]] = [{others[0].name: v} for v in grid_of(model, others[0])] if others else [{}]
-    panels = tuple(_gate_panel(findings, along.name, x, fixed) for fixed in values)
+    panels = tuple(_gate_panel(findings, along, x, fixed) for fixed in values)
     unit = words.column(along.name).unit or along.rule.unit
     two = len(findings.kinds) == 2
-    which = (
-        f"a {words.rows[0]} is one of the {findings.kinds[-1].name}" if two else f"a {words.rows[0]} is of each kind"
-    )
+    which = f"{words.a_row} is one of the {findings.kinds[-1].name}" if two else f"{words.a_row} is of each kind"
     where = f"{words.label(along.name)}{f' in {unit}' if unit else ''}"
-    note = f"along {where}; other columns at their means, categories at their reference."
+    mixed = any(column.is_category for column in model.columns_.columns)
+    note = f"along {where}; other columns at their means{', categories at their reference' * mixed}."
     if not two:
         note += f" Colours: {join_words([kind.name for kind in findings.kinds])}, as in section 1."
     return Figure(f"Chance in per cent that {which},", note, (("", panels),), 3)
 
 
-def _gate_panel(findings: Findings, along: str, x: np.ndarray, fixed: dict[str, float]) -> Panel:
+def _gate_panel(findings: Findings, along: Column, x: np.ndarray, fixed: dict[str, float]) -> Panel:
     model, kinds, words = findings.subject.model, findings.kinds, findings.words
-    X = encode_rows(model, [{**fixed, along: float(v)} for v in x])
+    X = encode_rows(model, [{**fixed, along.name: float(v)} for v in x])
     shown = kinds[-1:] if len(kinds) == 2 else kinds
     first = len(kinds) - len(shown)
     chances = model.mixture_.gate_weights(X)
     thin = [(values, "thin") for values in _site_chances(findings, X, shown[-1].expert)] if len(shown) == 1 else []
     lines = [(chances[:, kind.expert], f"c{svg.colour(first + i)}") for i, kind in enumerate(shown)]
-    at = [len(x) // 6, len(x) // 2, len(x) - 1 - len(x) // 6]
-    dots = [(x[j], values[j], str(svg.colour(first))) for values, _ in lines for j in at] if len(shown) == 1 else []
+    dots = _typical_chances(model, along, fixed, shown[0].expert, str(svg.colour(first))) if len(shown) == 1 else []
     title = name_row(model, words, fixed) if fixed else ""
     ends = f"{percent(lines[0][0][0])} at {in_numbers(x[0])}, {percent(lines[0][0][-1])} at {in_numbers(x[-1])}"
-    alt = f"Chance of {shown[0].name} along {words.label(along)}{f' at {title}' if title else ''}: {ends}"
+    alt = f"Chance of {shown[0].name} along {words.label(along.name)}{f' at {title}' if title else ''}: {ends}"
     drawn = svg.curves(list(x), [*thin, *lines], dots, alt)  # type: ignore[list-item]
     return Panel(capitalise(title), drawn)
+
+
+def _typical_chances(
+    model: FittedMixture, along: Column, fixed: dict[str, float], k: int, css: str
+) -> list[tuple[float, float, str]]:
+    """Return the chance of a kind at typical values of a column, those of the table of predictions."""
+    values = grid_of(model, along)
+    chances = model.mixture_.gate_weights(encode_rows(model, [{**fixed, along.name: v} for v in values]))[:, k]
+    return [(v, float(chance), css) for v, chance in zip(values, chances, strict=True)]
 
 
 def _site_lines(findings: Findings) -> bool:

@@ -16,7 +16,8 @@ from consilience.report.page import Block, Code, Facts, Figure, Note, Panel, Sec
 from consilience.report.run_evidence import Exchanged, OrdersCompared
 from consilience.report.scale import write_minus
 from consilience.report.subject import Subject
-from consilience.report.verdict import count_word, one_model_bic, own_bic
+from consilience.report.verdict import count_word, in_study_words, one_model_bic, own_bic
+from consilience.report.wording import with_article
 
 # ---------------------------------------------------------------------- number of kinds
 
@@ -42,7 +43,7 @@ def number_section(findings: Findings) -> Section | None:
         blocks.append(
             Note("A number that cannot be computed from these files needs a model of each site with as many kinds.")
         )
-    if subject.is_from_files:
+    if subject.is_from_files and any(row[0] != "1" and row[1] != "—" for row in rows):
         blocks.append(
             Note("Likelihoods of several kinds are estimated from the files; that of one follows from them by algebra.")
         )
@@ -89,7 +90,8 @@ def _rivals(subject: Subject) -> list[Block]:
     if not known:
         return []
     own = subject.model.log_likelihood_
-    rows = tuple((name, write_minus(f"{value:,.1f}")) for name, value in (("this result", own), *known))
+    shown = [(name.replace("all rows", f"all {subject.words.rows[1]}"), value) for name, value in known]
+    rows = tuple((name, write_minus(f"{value:,.1f}")) for name, value in (("this result", own), *shown))
     return [
         Table(
             "Log-likelihood beside simpler models.",
@@ -184,7 +186,7 @@ def noise_section(findings: Findings) -> Section | None:
         shares = ", ".join(f"{100 * share:.0f} %" for share in noise.shares)
         facts |= {
             f"spent at each {words.sites[0]}": f"ε = {noise.epsilon:g} at δ = {noise.delta:g} (ρ = {noise.rho:.4f})",
-            "what is protected": f"one {noise.unit} of a {words.sites[0]}, added or removed",
+            "what is protected": f"one {noise.unit} of {with_article(words.sites[0])}, added or removed",
             "standard errors, as forecast at the start": f"{noise.ratio:.2f} times those without noise",
         }
         found = ", ".join(f"{each:.2g}" for each in noise.surprises)
@@ -249,14 +251,18 @@ def _answers(subject: Subject, record: Exchanged) -> list[Block]:
     """Return what was asked, and how many bytes left each site."""
     site = subject.words.sites[0]
     asked = tuple(
-        (each.discloses, str(each.times), "the sum alone" if each.request == "Total" else f"the answer of each {site}")
+        (
+            in_study_words(subject, each.discloses),
+            str(each.times),
+            "the sum alone" if each.request == "Total" else f"the answer of each {site}",
+        )
         for each in record.asked
     )
     rows = tuple((each.site, f"{each.answers:.0f}", f"{each.size:,.0f}") for each in record.answered)
     times = f"{record.rounds} {'round' if record.rounds == 1 else 'rounds'}"
     return [
         f"{times}; {record.received:,} bytes came from the {subject.words.sites[1]}. No record left one.",
-        *(f"Limit of the run: {each}." for each in record.limits),
+        *(f"Limit of the run: {in_study_words(subject, each)}." for each in record.limits),
         *([f"Noise was added: {subject.privacy}."] if subject.privacy else []),
         Table(
             "What was asked.",

@@ -11,6 +11,7 @@ from consilience.report.scale import NaturalStep, round_to, write_minus
 from consilience.report.sections.found import percent
 from consilience.report.site_words import is_left_out
 from consilience.report.verdict import count_word, judge, one_model_bic, own_bic
+from consilience.report.wording import with_article
 
 LISTED = 12
 """Maximum number of sites that the text lists."""
@@ -54,8 +55,7 @@ def _methods(findings: Findings) -> str:
     if subject.is_combined:
         said.append(
             f"{'The components of these' if K > 1 else 'These'} fits were matched and combined by optimal-transport "
-            "aggregation. Heterogeneity is given as I² with test-based 95 % intervals and as 95 % prediction intervals "
-            f"for a further {words.sites[0]} (Student’s t, two degrees of freedom fewer than {words.sites[1]})."
+            f"aggregation. Heterogeneity is given as I² with test-based 95 % intervals{_of_next(findings)}."
         )
     if any(each.without for each in findings.effects):
         said.append(f"The result was repeated without each {words.sites[0]} in turn.")
@@ -68,6 +68,16 @@ def _methods(findings: Findings) -> str:
     return " ".join(said)
 
 
+def _of_next(findings: Findings) -> str:
+    """Return how prediction intervals of a further site were computed; empty if there are none."""
+    known = [each.agreement for each in findings.effects if each.agreement is not None]
+    if not any(np.isfinite(each.next_site[0]) for each in known):
+        return ""
+    one, several = findings.words.sites
+    how = f"(Student’s t, two degrees of freedom fewer than {several})"
+    return f" and as 95 % prediction intervals for a further {one} {how}"
+
+
 def _where(findings: Findings, what: str) -> str:
     subject, words = findings.subject, findings.words
     used = [site for site in subject.sites if not is_left_out(subject, site)]
@@ -78,10 +88,10 @@ def _where(findings: Findings, what: str) -> str:
     if subject.is_from_files:
         return (
             f"{n[0].upper()}{n[1:]} took part. Each fitted {what} to its own {words.rows[1]} and sent the fit once; no "
-            f"record left a {words.sites[0]}."
+            f"record left {with_article(words.sites[0])}."
         )
     noise = f" Noise was added for privacy ({subject.privacy})." if subject.privacy else ""
-    fitted = f"We fitted {what} to their {words.rows[1]} without a record leaving a {words.sites[0]}."
+    fitted = f"We fitted {what} to their {words.rows[1]} without a record leaving {with_article(words.sites[0])}."
     return f"{n[0].upper()}{n[1:]} took part. {fitted}{noise}"
 
 
@@ -100,9 +110,12 @@ def _results(findings: Findings) -> str:
         said.append("Further effects are in the table.")
     one = one_model_bic(subject)
     if one is not None and len(kinds) > 1:
-        verb = "worse" if one > own_bic(subject.model) else "no worse"
         figures = write_minus(f"BIC {one:,.0f} against {own_bic(subject.model):,.0f}")
-        said.append(f"One model for all described the {words.rows[1]} {verb} ({figures}).")
+        described = (
+            f"described the {words.rows[1]} {'worse' if one > own_bic(subject.model) else 'no worse'} ({figures})"
+        )
+        estimated = subject.is_from_files and one <= own_bic(subject.model)
+        said.append(f"{'As far as the files tell, one' if estimated else 'One'} model for all {described}.")
     return " ".join(said)
 
 

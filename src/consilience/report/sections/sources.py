@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 
 import numpy as np
@@ -10,14 +11,13 @@ from consilience.fitted.protocols import join_words
 from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.kind_effects import KindEffect
-from consilience.report.kinds import name_experts
 from consilience.report.page import Block, Figure, FlowChart, Note, Panel, Section, Table
 from consilience.report.run_evidence import OwnShares, SiteAccount
 from consilience.report.scale import capitalise
 from consilience.report.sections.found import percent
 from consilience.report.site_words import is_left_out, site_reason
 from consilience.report.subject import Subject
-from consilience.report.verdict import without_advice
+from consilience.report.verdict import in_study_words
 
 SITES_DRAWN = 40
 """Maximum number of sites in a forest; the supplement has all of them."""
@@ -59,6 +59,7 @@ def site_section(findings: Findings) -> Section | None:
 def _plain_table(caption: str, rows: tuple[tuple[str, ...], ...], key: str, note: str = "") -> Table:
     """Return a table from a plain list of rows, its header first."""
     head, *body = rows
+    head = (head[0] or "characteristic", *head[1:])
     return Table(caption, tuple(head), tuple(map(tuple, body)), tuple(range(1, len(head))), note, key)
 
 
@@ -102,7 +103,7 @@ def _remarks(findings: Findings, site: SiteAccount) -> str:
     """Return the reasons and remarks on a site; those on its influence are told in the section on agreement."""
     said = [site_reason(findings.subject, site), *site.reasons, *site.remarks]
     text = "; ".join(dict.fromkeys(each for each in said if each))
-    return without_advice(name_experts(text, findings.kinds))
+    return in_study_words(findings.subject, text)
 
 
 # ---------------------------------------------------------------------- agreement
@@ -119,7 +120,7 @@ def agreement_section(findings: Findings) -> Section | None:
     if shares is not None:
         blocks.append(_share_table(findings, shares))
     if drawn and len(drawn[0].sites) <= SITES_DRAWN:
-        blocks += [_forests(findings, drawn), Note(_marks(words.sites[0]))]
+        blocks += [_forests(findings, drawn), Note(_marks(findings, drawn))]
     elif drawn:
         blocks.append(
             f"{words.count_sites(len(drawn[0].sites))} are too many to draw: the supplement has their numbers."
@@ -128,12 +129,17 @@ def agreement_section(findings: Findings) -> Section | None:
     return Section(f"Do the {words.sites[1]} agree?", "agree", tuple(blocks))
 
 
-def _marks(site: str) -> str:
-    return (
-        f"Squares: single {site}s, area by weight, which is the share of the information on this effect. Diamond: all. "
-        f"Bar “next”: where the effect at a further {site} would lie (95 % prediction interval). I²: share of the "
-        "variation beyond chance (95 % interval); p of Cochran’s Q."
-    )
+def _marks(findings: Findings, drawn: list[KindEffect]) -> str:
+    """Say what the marks of the forests are."""
+    site = findings.words.sites[0]
+    known = [each.agreement for each in drawn if each.agreement is not None]
+    area = "area by weight, which is the share of the information on this effect"
+    said = [f"Squares: single {findings.words.sites[1]}, {area}. Diamond: all."]
+    if any(isfinite(each.next_site[0]) for each in known):
+        said.append(f"Bar “next”: where the effect at a further {site} would lie (95 % prediction interval).")
+    if known:
+        said.append("I²: share of the variation beyond chance (95 % interval); p of Cochran’s Q.")
+    return " ".join(said)
 
 
 def _words_on_agreement(findings: Findings) -> list[str]:
@@ -164,8 +170,13 @@ def _within(findings: Findings, effect: KindEffect) -> str:
     return f" among {effect.kind.name}" if len(findings.kinds) > 1 else ""
 
 
+def interval_of(ends: tuple[float, float]) -> str:
+    """Return the ends of an interval of a share; empty if they are not known."""
+    return f"{percent(ends[0]).removesuffix(' %')} to {percent(ends[1])}" if isfinite(ends[0]) else ""
+
+
 def _interval_of(ends: tuple[float, float]) -> str:
-    return f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f} %)" if isfinite(ends[0]) else ""
+    return f" ({interval_of(ends)})" if isfinite(ends[0]) else ""
 
 
 def p_value(p: float) -> str:
@@ -191,6 +202,8 @@ def _forests(findings: Findings, drawn: list[KindEffect]) -> Figure:
                 axis = svg.forest_axis(own)
                 panels = tuple(_forest_panel(findings, each, axis) for each in own)
                 groups.append((f"{f'{response}: ' if response else ''}{capitalise(step.label)}: {step.words}", panels))
+    if len(findings.kinds) == 1:  # one panel of each step: they stand beside each other
+        groups = [("", tuple(replace(panel, title=title, colour=-1) for title, (panel,) in groups))]
     more = (
         f" Of {len(steps)} effects those {FORESTS} that are surest or differ most are drawn."
         if len(steps) > len(chosen)
@@ -233,7 +246,12 @@ def _without_sites(findings: Findings) -> list[Block]:
     if changes:
         size, unit, each, value = max(changes, key=lambda change: change[0])
         digits = max(scale.digits(each.all[0]), scale.digits(value))
-        story = "never changes an effect by more than two standard errors" if size <= 2 else "matters"
+        story = "never changes an effect by more than two standard errors"
+        if size > 2:
+            large = findings.subject.evidence is not None and any(e.large for e in findings.subject.evidence.influences)
+            story = (
+                "matters" if large else f"changes no effect by more than the usual differences between {words.sites[1]}"
+            )
         blocks.append(
             f"Leaving out one {words.sites[0]} {story}. The largest change is without {unit}, in the effect of "
             f"{each.step}{_within(findings, each)}: {scale.number(value, digits)} in place of "

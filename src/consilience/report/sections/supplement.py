@@ -9,9 +9,10 @@ import numpy as np
 from consilience.fitted.protocols import parameter_table, response_names
 from consilience.report.findings import Findings
 from consilience.report.page import Block, Facts, Note, Section, Table
-from consilience.report.scale import round_to
+from consilience.report.scale import round_to, write_minus
 from consilience.report.sections.found import percent
-from consilience.report.sections.sources import p_value
+from consilience.report.sections.sources import interval_of, p_value
+from consilience.report.wording import with_article
 
 ROWS = 1000
 """Maximum number of rows of a table on the page."""
@@ -73,9 +74,10 @@ def _site_effects(findings: Findings) -> Table | None:
     for each in findings.effects:
         if each.sites:
             rows.append((f"{each.kind.title}: {each.step}{f', {each.response}' if each.response else ''}",))
+            digits = findings.scale.digits(each.all[0])  # those of the forest
             for site in each.sites:
                 weight = percent(site.weight) if isfinite(site.weight) else "—"
-                rows.append((site.name, findings.scale.interval(*site.interval), weight))
+                rows.append((site.name, findings.scale.interval(*site.interval, digits), weight))
             rows.append(("all", findings.scale.interval(*each.all), ""))
     if not rows:
         return None
@@ -90,20 +92,15 @@ def _heterogeneity(findings: Findings) -> Table | None:
     for each in findings.effects:
         found = each.agreement
         if found is not None:
-            ends = [findings.scale.number(end) if isfinite(end) else "—" for end in found.next_site]
-            interval = (
-                f"{100 * found.I2_interval[0]:.0f} to {100 * found.I2_interval[1]:.0f} %"
-                if isfinite(found.I2_interval[0])
-                else "—"
-            )
+            ends = [findings.scale.number(end) for end in found.next_site]
             rows.append(
                 (
                     f"{each.kind.title}: {each.step}{f', {each.response}' if each.response else ''}",
                     percent(found.I2),
-                    interval,
+                    interval_of(found.I2_interval) or "—",
                     round_to(found.tau),
                     p_value(found.p),
-                    f"{ends[0]} to {ends[1]}",
+                    f"{ends[0]} to {ends[1]}" if isfinite(found.next_site[0]) else "—",
                 )
             )
     if not rows:
@@ -137,7 +134,7 @@ def _plan(findings: Findings) -> Table | None:
     header = (findings.words.sites[0], *(kind.title for kind in findings.kinds), "not used")
     note = f"Numbers in the file of each {findings.words.sites[0]}, which has its own order, counted from 1."
     return Table(
-        f"Which component of a {findings.words.sites[0]} became which kind.",
+        f"Which component of {with_article(findings.words.sites[0])} became which kind.",
         header,
         tuple(rows),
         (),
@@ -153,7 +150,10 @@ def _convergence(findings: Findings) -> list[Block]:
     facts = (
         ("end", "combined in one exchange of files" if one else str(model.stop_reason_)),
         ("iterations", f"{model.n_iter_}"),
-        ("log-likelihood", f"{model.log_likelihood_:,.3f}{' (estimated from the files)' if one else ''}"),
+        (
+            "log-likelihood",
+            f"{write_minus(f'{model.log_likelihood_:,.3f}')}{' (estimated from the files)' if one else ''}",
+        ),
         ("parameters", f"{model.n_parameters_}"),
         ("searches", str(model.starts_)),
         ("standard errors", f"{model.inference_.kind}"),
