@@ -76,6 +76,16 @@ def test_an_export_is_mapped_by_options_or_by_answers_and_read_through_the_mappi
     assert code(run("site", "check", "adlershof", "stays.toml", path)) == "CSL-118"
 
 
+def test_a_draft_names_the_sheets_that_it_did_not_read(place):
+    (place / "stays.toml").write_text(hospital_exports.STUDY)
+    path = hospital_exports.export("boston", place)
+    done("site", "init", "boston")
+    said = " ".join(run("site", "map", "boston", "stays.toml", path, "--no-input").stderr.split())
+    assert "boston.xlsx: sheet 'Notes' is read; --sheet reads another: 'Stays'" in said
+    said = run("site", "map", "boston", "stays.toml", path, "--sheet", "Stays", "--no-input", "--overwrite").stderr
+    assert "--sheet reads another" not in said
+
+
 def test_the_way_of_a_site_from_its_folder_to_the_file(place):
     fitted()
     shown = done("site", "preview", "ash").stdout
@@ -335,6 +345,32 @@ def test_signatures_are_checked_against_the_roster(place):
     assert code(refused) == "CSL-122"
     (place / "roster.toml").write_text(roster.replace('"ash"', '"elm"'))
     assert code(run("combine", "study.toml", "ash.json", "--roster", "roster.toml", "-o", "two.json")) == "CSL-122"
+
+
+def test_after_a_lost_key_the_content_that_left_is_signed_with_the_new_one(place):
+    pytest.importorskip("cryptography")
+    fitted()
+    done("site", "release", "ash", "-o", "before.json", "--by", "A. Person", answer="y\n")
+    (place / "ash" / "identity.pem").unlink()
+    done("site", "key", "ash", "--new")
+    key = json.loads(done("site", "key", "ash", "--json").stdout)["key"]
+    roster = f'format = "consilience-roster"\nversion = 1\n[[sites]]\nname = "ash"\nkey = "{key}"\n'
+    (place / "roster.toml").write_text(roster)
+    assert code(run("combine", "study.toml", "before.json", "--roster", "roster.toml", "-o", "model.json")) == "CSL-122"
+    said = done("site", "release", "ash", "-o", "after.json").stderr
+    assert f"what entry 3 of the ledger released, signed with the new key {key}" in " ".join(said.split())
+    before, after = (SiteFile.from_text((place / f"{name}.json").read_text()) for name in ("before", "after"))
+    assert before.hash == after.hash
+    assert "signed by 'ash'" in done("combine", "study.toml", "after.json", "--roster", "roster.toml").stderr
+    done("site", "release", "ash", "-o", "again.json")
+    assert (place / "again.json").read_bytes() == (place / "after.json").read_bytes()
+    assert [entry.kind for entry in SiteFolder.open(place / "ash").entries][2:] == ["release", "key", "signature"]
+    verified = done("site", "log", "verify", "ash", "before.json", "after.json").stdout
+    assert "before.json: released in entry 3" in verified
+    assert "after.json: signed with a new key in entry 5" in verified
+    assert "file of entry 3, signed with a new key" in done("site", "annex", "ash", "study.toml").stdout
+    done("site", "open", "ash")
+    assert "file of entry 3, signed with a new key" in (place / "ash" / "page.html").read_text()
 
 
 def test_a_study_that_requires_signatures_refuses_unsigned_files(place):

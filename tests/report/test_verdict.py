@@ -104,7 +104,7 @@ def test_every_suspect_site_is_named_wherever_it_stands() -> None:
     survey = replace(survey, sites=(*survey.sites[:-1], replace(survey.sites[-1], question=large)))
     said = verdict(replace(result, fit=replace(result.fit, survey=survey)))
     assert said.use is Use.NO
-    assert "The data of site 8 may be wrong" in str(said)
+    assert f"The data of site 8 may be wrong, and were used as they are: {wrong} Ask the site." in str(said)
     assert f"site 9 was used, though {large}" in str(said)
 
 

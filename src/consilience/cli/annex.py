@@ -22,6 +22,7 @@ from consilience.cli.preview import (
     mapping_lines,
 )
 from consilience.errors import ConsilienceError
+from consilience.kit import ledger
 from consilience.kit.folder import MAPPING, SiteFolder
 from consilience.kit.forecast import forecast_study
 from consilience.kit.mapping import TableMapping, mapped_by
@@ -294,8 +295,8 @@ def _left(folder: SiteFolder, study: Study) -> Iterator[Block]:
     rows = []
     for entry in folder.entries:
         found = entry.details
-        if entry.kind in ("release", "answer") and found.get("study") == study.identity:
-            what = "file" if entry.kind == "release" else f"answer of round {found.get('number')}"
+        if entry.kind in ledger.LEFT and found.get("study") == study.identity:
+            what = ledger.what_left(entry)
             who = str(found.get("approved_by") or "not stated")
             size = f"{found['bytes']:,}" if "bytes" in found else ""
             digest = str(found.get("file", "")).removeprefix("sha256:")

@@ -13,6 +13,7 @@ from consilience.cli.catalogue import CommandError, CommandFault, report_as, rep
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
 from consilience.cli.output import Output, study_of, write
 from consilience.columns import Column
+from consilience.data.foreign_files import sheets_of
 from consilience.kit.examination import Finding
 from consilience.kit.folder import MAPPING
 from consilience.kit.mapping import FileFormat, MappedColumn, TableMapping, read_mapped
@@ -30,6 +31,8 @@ from consilience.kit.site_fit import examine_for_study
 from consilience.kit.study import Study
 
 HERE = Path()
+MOST_NAMES = 20
+"""Maximum number of sheets that are named."""
 Pairs = list[str] | None
 MappingPath = Annotated[
     Path | None, typer.Option("--mapping", help="Mapping of the table; the one in the folder of the site by default.")
@@ -83,6 +86,8 @@ def map_export(  # noqa: PLR0917 - typer makes options of them
         (column, "column"), (level, "level"), (missing, "missing"), (multiply, "multiply"), (add, "add"),
         (until, "until"), (unit, "unit"), (dates, "dates"))]  # fmt: skip
     with report_as(CommandFault.MAPPING), report_missing_extra():
+        if not sheet and len(sheets := sheets_of(table)) > 1:
+            output.say(f"{table.name}: sheet {sheets[0]!r} is read; --sheet reads another: {_listed(sheets[1:])}")
         written = {"encoding": encoding, "delimiter": delimiter, "decimal": decimal, "sheet": sheet}
         file = _file(table, written, said[2])
         export = read_export(table, file)
@@ -101,6 +106,11 @@ def map_export(  # noqa: PLR0917 - typer makes options of them
     _tell(
         output, target, mapping, [each for each in found.findings if each.is_error], missing=_missing(wanted, sources)
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(map(repr, names[:MOST_NAMES]))}{more}"
 
 
 def _columns(study: Study) -> list[Column]:

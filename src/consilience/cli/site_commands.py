@@ -516,7 +516,15 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
     if before is None:
         output.say(f"{out} written: send it. The ledger has the release.")
     else:
-        output.say(f"{out} written: the same bytes that entry {before.number} of the ledger released.")
+        output.say(f"{out} written: {_said_again(folder, before, data)}.")
+
+
+def _said_again(folder: SiteFolder, before: ledger.Entry, data: bytes) -> str:
+    """Say what a file is whose rows left before: the same bytes, or the same content signed with a new key."""
+    if bytes_hash(data) == before.details["file"]:
+        return f"the same bytes that entry {before.number} of the ledger released"
+    now = folder.public_key
+    return f"what entry {before.number} of the ledger released, signed with the new key {now}; the content is the same"
 
 
 def ask_about_fit(folder: SiteFolder, last: release.LastFit, who: str, output: Output, question: str | None) -> None:
@@ -663,10 +671,11 @@ def _release_of(verdict: ledger.LedgerCheck, path: Path) -> str:
     """Return by which entry a file was released, to the byte; empty if by none."""
     named = bytes_hash(path.read_bytes())
     for entry in verdict.entries:
-        if entry.kind == "release" and entry.details.get("file") == named:
+        if entry.kind in ("release", "signature") and entry.details.get("file") == named:
+            how = "released" if entry.kind == "release" else "signed with a new key"
             who = entry.details.get("approved_by")
             size = f"{path.stat().st_size:,} bytes"
-            return f"released in entry {entry.number}, {entry.time}, approved by {who}, {size}"
+            return f"{how} in entry {entry.number}, {entry.time}, approved by {who}, {size}"
     return ""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,23 @@ def read_workbook(path: Path, sheet: str = "", *, as_text: bool = False) -> pa.T
     A column of numbers alone has numbers, one of dates alone has times, and all others have text; all have with
     ``as_text``.
     """
+    with _open_workbook(path) as book:
+        if sheet and sheet not in book.sheetnames:
+            found = ", ".join(map(repr, book.sheetnames[:20]))
+            raise InvalidInputError(f"{path.name} has no sheet {sheet!r}: its sheets are {found}")
+        return _table_of(book[sheet or book.sheetnames[0]], path, as_text=as_text)
+
+
+def sheets_of(path: Path) -> tuple[str, ...]:
+    """Return the names of the sheets of a workbook, the first of which is read by default; none of other files."""
+    if not path.name.lower().endswith(".xlsx"):
+        return ()
+    with _open_workbook(path) as book:
+        return tuple(map(str, book.sheetnames))
+
+
+@contextmanager
+def _open_workbook(path: Path) -> Iterator[Any]:
     try:
         import openpyxl
     except ImportError as error:
@@ -43,10 +61,7 @@ def read_workbook(path: Path, sheet: str = "", *, as_text: bool = False) -> pa.T
     except (KeyError, ValueError) as error:
         raise InvalidInputError(f"{path.name} is no workbook, or it is damaged: save it again as .xlsx") from error
     try:
-        if sheet and sheet not in book.sheetnames:
-            found = ", ".join(map(repr, book.sheetnames[:20]))
-            raise InvalidInputError(f"{path.name} has no sheet {sheet!r}: its sheets are {found}")
-        return _table_of(book[sheet or book.sheetnames[0]], path, as_text=as_text)
+        yield book
     finally:
         book.close()
 

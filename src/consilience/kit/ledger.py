@@ -31,8 +31,11 @@ VERSION = 1
 KINDS = (
     "init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair",
     "charge", "retraction", "withdrawal", "approval", "draft",
+    "signature",
 )  # fmt: skip
 """Kinds of entries."""
+LEFT = ("release", "signature", "answer")
+"""Kinds of entries by which something left the site."""
 KIT = "kit"
 """Name of the version of the kit, in details of entries and in envelopes."""
 START = f"sha256:{64 * '0'}"
@@ -232,6 +235,13 @@ def read(path: str | Path) -> tuple[Entry, ...]:
 
 
 # ---------------------------------------------------------------- writing
+
+
+def what_left(entry: Entry) -> str:
+    """Return what left the site by an entry of a kind of :data:`LEFT`."""
+    if entry.kind == "signature":
+        return f"file of entry {entry.details['release']}, signed with a new key"
+    return "file" if entry.kind == "release" else f"answer of round {entry.details.get('number', '?')}"
 
 
 def append(

@@ -29,7 +29,7 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import MembershipTest, membership_test
 from consilience.kit.policy.rules import Check
 from consilience.kit.private_files import write_once
-from consilience.kit.roster import signed_hash
+from consilience.kit.roster import signed_hash, verify_signature
 from consilience.kit.row_tags import RowTags
 from consilience.kit.spending import NOISE
 
@@ -329,6 +329,29 @@ def read_release(folder: SiteFolder, entry: int | None) -> bytes:
     return read_kept_bytes(folder.path / "releases", named[0], MOST_BYTES)
 
 
+def write_again(folder: SiteFolder, earlier: ledger.Entry) -> tuple[bytes, ledger.Entry]:
+    """Return the bytes that an earlier release wrote, and the entry that has them.
+
+    If the site has another key since then, the same content is signed with it, once, and the ledger has the signature:
+    a coordinator who has the new key in the roster can then combine the file.
+    """
+    data, key = read_release(folder, earlier.number), folder.public_key
+    file = read_sent_file(data.decode())
+    if key is None or verify_signature(key, file.envelope.get("signature"), signed_hash(file.hash, file.envelope)):
+        return data, earlier
+    entries = folder.entries
+    for entry in entries:
+        if entry.kind == "signature" and (entry.details["release"], entry.details["key"]) == (earlier.number, key):
+            return read_kept_bytes(folder.path / "releases", str(entry.details["file"]), MOST_BYTES), entry
+    check_not_withdrawn(folder, str(earlier.details["study"]))
+    named = next(entry for entry in entries if entry.kind in ("init", "key") and entry.details.get("key") == key)
+    data = seal_file(folder, file, named).to_text().encode()
+    details = {"study": earlier.details["study"], "release": earlier.number, "key": key}
+    details |= {"file": keep_bytes(folder.path / "releases", data), "bytes": len(data)}
+    details |= {"account": approvals.own_account(), "approved_by": earlier.details.get("approved_by", "")}
+    return data, ledger.append(folder.path / LEDGER, "signature", details, head=entries[-1].hash)
+
+
 def keep_tags(folder: SiteFolder, tags: RowTags) -> str:
     """Store the tags of rows in the folder, unless they are there; return their hash."""
     return keep_bytes(folder.path / "tags", tags.data, ".tags")
@@ -574,7 +597,7 @@ def check_shown(folder: SiteFolder, shown: LastFit) -> None:
 
 
 def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None = None) -> bytes:
-    """Seal and record the last fit and return the bytes that leave; the same bytes if these rows left before.
+    """Seal and record the last fit and return the bytes that leave; the same content if these rows left before.
 
     Parameters
     ----------
@@ -595,7 +618,7 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
         check_shown(folder, shown)
     check_latest(folder, last)
     if (earlier := earlier_release(folder, last)) is not None:
-        return read_release(folder, earlier.number)
+        return write_again(folder, earlier)[0]
     check_still_valid(folder, last)
     if waiting := still_replaced(folder, last):
         raise RefusedError(

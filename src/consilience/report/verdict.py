@@ -208,6 +208,17 @@ def without_advice(text: str) -> str:
     return ADVICE.sub("", text)
 
 
+def end_sentence(text: str) -> str:
+    """Return a text with its mark at the end: a question keeps its own.
+
+    Examples
+    --------
+    >>> end_sentence("Is it in mg/l?"), end_sentence("It is in mg/l")
+    ('Is it in mg/l?', 'It is in mg/l.')
+    """
+    return text if text.endswith("?") else f"{text.rstrip('.')}."
+
+
 LONG_NUMBER = re.compile(r"(?<![\w.,−-])-?\d{5,}(?![\w.])")
 OWN_WORDS = re.compile(r"\b(an expert|experts|expert|(?<!apart from the )rows|row|sites|site)\b")
 """Words of the library for which a study has its own; cells that were sorted "apart from the rows" are of a table."""
@@ -272,7 +283,7 @@ def _left_out(subject: Subject) -> str:
         return f"{total} of {words.count_sites(total)} {_was(total)} used.{_invitation(subject)}"
     more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
     first = f"{len(said)} of {words.count_sites(total)} {_was(len(said))} left out."
-    return f"{first} {'; '.join(said[:NAMED]).rstrip('.?')}{more}.{_invitation(subject)}"
+    return f"{first} {end_sentence('; '.join(said[:NAMED]) + more)}{_invitation(subject)}"
 
 
 def _invitation(subject: Subject) -> str:
@@ -319,14 +330,14 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
     for site in _used_sites(subject):
         columns = columns_in_doubt(site)
         if columns:
-            what = "; ".join(columns).rstrip(".?")
-            text = f"The data of {site.name} may be wrong, and were used as they are: {what}. Ask the site."
+            said = f"The data of {site.name} may be wrong, and were used as they are: {'; '.join(columns)}"
+            text = f"{end_sentence(said)} Ask the site."
             yield Point(Use.NO, text, VerdictPart.DATA)
         others = [each for each in site.suspicions if each not in columns]
         others += filter(None, [site.question])
         if others:
             said = f"{site.name} was used, though {'; '.join(others)}"
-            yield Point(Use.CARE, said if said.endswith("?") else f"{said}.", VerdictPart.DATA)
+            yield Point(Use.CARE, end_sentence(said), VerdictPart.DATA)
 
 
 def _influences(subject: Subject) -> list[LargestChange]:

@@ -217,7 +217,7 @@ def _budget(state: SiteState) -> Section:
 
 def _left(state: SiteState) -> Section:
     """Return the files and answers that left: when, size, hash, and who approved."""
-    rows = tuple(_left_row(state, entry) for entry in state.entries if entry.kind in ("release", "answer"))
+    rows = tuple(_left_row(state, entry) for entry in state.entries if entry.kind in ledger.LEFT)
     if not rows:
         return Section("What has left", "left", ("Nothing has left this site.",))
     header = ("entry", "when (UTC)", "study", "what", "bytes", "sha256", "approved by")
@@ -227,16 +227,15 @@ def _left(state: SiteState) -> Section:
 
 def _left_row(state: SiteState, entry: ledger.Entry) -> tuple[Cell, ...]:
     details = entry.details
-    is_file = entry.kind == "release"
-    what = "file" if is_file else f"answer of round {details.get('number', '?')}"
+    is_file = entry.kind != "answer"
     named = str(details.get("file", "")).removeprefix("sha256:") if is_file else ""
-    size = f"{state.sizes[entry.number]:,}" if is_file else ""
+    size = f"{state.sizes.get(entry.number, details.get('bytes', 0)):,}" if is_file else ""
     who = str(details.get("approved_by") or "")
     return (
         str(entry.number),
         _when(entry.time),
         state.name_of(state.study_of(entry)),
-        what,
+        ledger.what_left(entry),
         size,
         named,
         who or NOT_STATED,
@@ -248,7 +247,7 @@ SAID_OF = {
     "preview": "preview read", "decline": "not approved", "release": "file released", "refusal": "refused",
     "run": "run begun", "answer": "answer approved", "policy": "policy changed", "key": "key made",
     "repair": "ledger repaired", "charge": "noise charged", "retraction": "earlier file retracted",
-    "withdrawal": "site withdrew",
+    "withdrawal": "site withdrew", "signature": "file signed with a new key",
 }  # fmt: skip
 """What each kind of entry of the ledger means."""
 
