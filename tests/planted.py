@@ -957,6 +957,13 @@ DEFECTS = (
         "return True",
         "kit/test_relay.py",
     ),
+    Defect(
+        "odds of a centred gate as if against the overall mean",
+        "fitted/tidy.py",
+        "odds = K / (K - 1) if reference is None else 1.0",
+        "odds = 1.0",
+        "fitted/test_tidy.py",
+    ),
 )
 
 

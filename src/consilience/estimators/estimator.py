@@ -36,6 +36,7 @@ from consilience.fit.specification import check_size
 from consilience.fit.starts import Each, End, Task
 from consilience.fitted.protocols import check_level, follows_noise, generator, is_needless, parameter_table
 from consilience.fitted.summaries import summary_html, summary_text
+from consilience.fitted.tidy import glance_row, tidy_table
 from consilience.fitted.words import describe_fit
 from consilience.model import Mixture, Rows
 from consilience.model.summary import column_summary
@@ -316,6 +317,59 @@ class MixtureEstimator(BaseEstimator):
         check_level(level)
         return frames.to_frame(parameter_table(self, level), self._backend)
 
+    def tidy(self, *, reference: int | None = None, level: float = 0.95) -> Any:
+        """Return the parameters as papers report them, one row each; :meth:`to_frame` has them as they are estimated.
+
+        Parameters
+        ----------
+        reference : int, optional
+            State gate coefficients as contrasts to this expert (0 is the first) instead of centred; the second of two
+            centred experts has no rows, because its coefficients are those of the first with the opposite signs.
+        level : float
+            Confidence level of the intervals.
+
+        Returns
+        -------
+        frame
+            Of the library that ``X`` came from, else of pandas if it is installed, else a ``pyarrow.Table``. ``part``
+            is ``"share"``, ``"gate"``, ``"expert"`` or ``"shape"``; experts are counted from 1. ``statistic`` and
+            ``p_value`` are those of the hypothesis that a coefficient is 0. ``effect`` with its bounds is the factor by
+            which odds, rates or means are multiplied; it is missing where a coefficient adds to the mean. Odds of
+            centred coefficients are those against the geometric mean of the other experts, or classes. Shapes, such
+            as variances, and shares are on their natural scale. ``withheld`` is the reason why an interval is missing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from consilience import MixtureOfRegressions
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(-1, 1, 400)
+        >>> y = np.where(rng.random(400) < 0.7, 3 * x, 2 - 3 * x) + 0.1 * rng.normal(size=400)
+        >>> table = MixtureOfRegressions(2, random_state=0).fit(x[:, None], y).tidy()
+        >>> table[["part", "expert", "term", "estimate", "p_value"]].round(2).iloc[[0, 3, 6]]
+            part       expert      term  estimate  p_value
+        0  share  component 1                0.70      NaN
+        3  expert  component 1        x0      3.00      0.0
+        6  shape  component 1  variance      0.01      NaN
+        """
+        check_is_fitted(self)
+        check_level(level)
+        self._check_reference(reference)
+        return frames.to_frame(tidy_table(self, reference, level), self._backend)
+
+    def glance(self) -> Any:
+        """Return one row on the fit as a whole: its size, likelihood, criteria, convergence, and what is in doubt.
+
+        ``rows_or_groups`` is the number of labels, by which BIC penalises; ``bic_of_one`` that of one expert on the
+        same rows. ``withheld`` names the parts without intervals, ``in_doubt`` the reasons not to trust the fit.
+        """
+        check_is_fitted(self)
+        return frames.to_frame({name: [value] for name, value in glance_row(self).items()}, self._backend)
+
+    def _check_reference(self, reference: int | None) -> None:
+        if reference is not None and reference not in range(self.mixture_.K):
+            raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
+
     def summary(self, *, reference: int | None = None, level: float = 0.95) -> str:
         """Return a one-screen text summary: likelihood, experts with standard errors and intervals, gate.
 
@@ -328,8 +382,7 @@ class MixtureEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         check_level(level)
-        if reference is not None and reference not in range(self.mixture_.K):
-            raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
+        self._check_reference(reference)
         return summary_text(self, reference=reference, level=level)
 
     def describe(self, *, level: float = 0.95) -> str:

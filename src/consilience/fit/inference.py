@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from consilience.errors import DegenerateFitWarning, InvalidInputError
 from consilience.fit.climb import newton_step
@@ -86,6 +86,18 @@ def quantile(level: float, degrees: Array) -> Array:
     upper = 0.5 + level / 2
     finite = np.isfinite(degrees)
     return np.where(finite, stdtrit(np.where(finite, degrees, 1.0), upper), ndtri(upper))
+
+
+def two_sided(statistic: Array, degrees: Array) -> Array:
+    """Return the two-sided P of estimates over their standard errors; NaN stays NaN.
+
+    Examples
+    --------
+    >>> two_sided(np.array([1.96, -2.0]), np.array([np.inf, 10.0])).round(3)
+    array([0.05 , 0.073])
+    """
+    finite, below = np.isfinite(degrees), -np.abs(statistic)
+    return 2 * np.where(finite, stdtr(np.where(finite, degrees, 1.0), below), ndtr(below))
 
 
 def _of_experts(estimates: Parameters, values: Array, gate: float) -> Array:

@@ -9,10 +9,9 @@ from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, stdtr
 
 from consilience.fit import Parameters, StopReason, criteria
-from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, part_in_words, quantile
+from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, part_in_words, quantile, two_sided
 from consilience.fitted.protocols import (
     FittedMixture,
     expert_label,
@@ -154,12 +153,17 @@ def _shapes(estimator: FittedMixture) -> tuple[str, ...]:
 def _long_text(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
     reach = quantile(level, degrees) * se
     tail, t = (1 - level) / 2, "t" if np.isfinite(degrees).any() else "z"
+    statistic = np.divide(estimate, se, out=np.full(len(se), np.nan), where=se > 0)
+    P = two_sided(statistic, degrees)
     lines = [["", "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"]]
     for i, label in enumerate(labels):
-        z = estimate[i] / se[i] if se[i] > 0 else np.nan
-        p = 2 * (stdtr(degrees[i], -abs(z)) if np.isfinite(degrees[i]) else ndtr(-abs(z)))
         bounds = (estimate[i] - reach[i], estimate[i] + reach[i])
-        figures = [format_number(estimate[i]), format_number(se[i]), _format_fixed(z, 2), _format_fixed(p, 3)]
+        figures = [
+            format_number(estimate[i]),
+            format_number(se[i]),
+            _format_fixed(statistic[i], 2),
+            _format_fixed(P[i], 3),
+        ]
         lines.append([label, *figures, *map(format_number, bounds)])
     return align_columns(lines, (12, 11, 11, 9, 8, 11, 11))
 
