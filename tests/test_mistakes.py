@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
@@ -52,6 +55,10 @@ def sites(**changed: Any) -> Federation:
 
 def of_sites(north: Any, south: Any) -> Federation:
     return Federation({"north": (north, Y), "south": (south, Y)})
+
+
+def counts(family: str = "poisson") -> MixtureOfExpertsRegressor:
+    return MixtureOfExpertsRegressor(2, family=family, random_state=0, n_init=1)
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -103,7 +110,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "text in y of a site": (lambda: sites(south=(X, TEXT)).fit(EXPERTS), "site south: y has the text '21,64' in row 7"),
     "a missing value at a site": (
         lambda: sites(south=(np.where(X > 2, np.nan, X), np.r_[np.nan, Y[1:]])).fit(EXPERTS),
-        "site south: Input .* contains NaN",
+        r"site south: y contains NaN or missing values in 1 of 40 rows \(0\). Drop those rows",
     ),
     "another width at a site": (
         lambda: sites(south=(X[:, :1], Y)).fit(EXPERTS),
@@ -142,6 +149,43 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: of_sites(FRAME[["age"]], FRAME[["age"]].rename(columns={"age": "Age"})).fit(EXPERTS),
         r"X of site south has columns \['Age'\], that of site north has \['age'\]",
     ),
+    "a missing response": (
+        lambda: clone(EXPERTS).fit(X, np.where(np.arange(N) % 9 == 1, np.nan, Y)),
+        r"^y contains NaN or missing values in 5 of 40 rows \(1, 10, 19, …\). Drop those rows, or pass their values",
+    ),
+    "an infinite response": (
+        lambda: clone(EXPERTS).fit(X, np.where(np.arange(N) == 3, np.inf, Y)),
+        r"^y contains infinite values in 1 of 40 rows \(3\). Correct them, or drop those rows: is one the logarithm of",
+    ),
+    "an infinite covariate": (
+        lambda: clone(EXPERTS).fit(FRAME[["age"]].assign(dose=np.where(np.arange(N) == 3, -np.inf, 0)), Y),
+        r"^X contains infinite values: dose in 1 of 40 rows \(3\). Correct them",
+    ),
+    "an infinite covariate in prediction": (
+        lambda: MixtureOfRegressions(1).fit(X, Y).predict(np.where(X[3, 1] == X, np.inf, X)),
+        r"^X contains infinite values: x1 in 1 of 40 rows \(3\)",
+    ),
+    "a missing weight": (
+        lambda: clone(EXPERTS).fit(X, Y, np.r_[np.nan, Y[1:] ** 2]),
+        r"^sample_weight contains NaN or missing values in 1 of 40 rows \(0\)",
+    ),
+    "an exposure of 0": (
+        lambda: counts().fit(X, np.ones(N), exposure=np.arange(N)),
+        r"^exposure: expected one positive finite number per row, got 0 or less in 1 of 40 rows \(0\)",
+    ),
+    "an exposure of another length": (
+        lambda: counts().fit(X, np.ones(N), exposure=np.ones(3)),
+        r"^exposure has shape \(3,\) for 40 rows: expected one number per row",
+    ),
+    "another name of a family": (lambda: counts("normal").fit(X, Y), "family='normal': did you mean 'gaussian'. Exp"),
+    "a short name of a family": (lambda: counts("negbin").fit(X, Y), "'negbin': did you mean 'negative_binomial'. E"),
+    "a family of one trial": (lambda: counts("bernoulli").fit(X, Y), "'bernoulli': did you mean 'binomial'. Expected"),
+    "a misspelt family": (lambda: counts("poison").fit(X, Y), "family='poison': did you mean 'poisson'. Expected one"),
+    "a family of classes": (
+        lambda: counts("multinomial").fit(X, Y),
+        "family='multinomial': for classes, use MixtureOfExpertsClassifier; expected one of gaussian, poisson",
+    ),
+    "no family at all": (lambda: counts("weibull").fit(X, Y), "family='weibull': expected one of gaussian, poisson, g"),
     "a family's size at a site": (
         lambda: sites(south={"X": X, "y": Y, "exposure": np.ones(N)}).fit(EXPERTS),
         "site south: exposure is for family='poisson'",
@@ -154,6 +198,82 @@ def test_the_mistake_is_answered_with_a_sentence(mistake: str) -> None:
     call, said = MISTAKES[mistake]
     with pytest.raises(ConsilienceError, match=said):
         call()
+
+
+# ---------------------------------------------------------------------- columns that are no covariates
+
+
+DAY = dt.datetime(2020, 1, 1)  # noqa: DTZ001 - tables have dates without a zone
+NO_COVARIATES: dict[str, tuple[list[Any], str]] = {
+    "dates": ([DAY.date() + dt.timedelta(i) for i in range(N)], "pass numbers in a unit, such as the days since a fi"),
+    "dates with a time": ([DAY + dt.timedelta(i) for i in range(N)], "dates, expected numbers: pass numbers in a unit"),
+    "durations": (
+        [dt.timedelta(i) for i in range(N)],
+        "durations, expected numbers: divide by a unit, such as one day",
+    ),
+    "times of day": ([dt.time(i % 24) for i in range(N)], "times of day, .* such as the hours since midnight"),
+    "lists": ([[1, 2]] * N, "values of other types, expected numbers: pass numbers, text, categories or booleans"),
+}
+TABLES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "pandas": pd.DataFrame,
+    "pandas objects": lambda columns: pd.DataFrame({name: objects(values) for name, values in columns.items()}),
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+    "numpy": lambda columns: np.column_stack([objects(values) for values in columns.values()]),
+}
+
+
+def objects(values: Any) -> np.ndarray:
+    listed = list(values)
+    found = np.empty(len(listed), dtype=object)
+    found[:] = listed
+    return found
+
+
+@pytest.mark.parametrize("kind", NO_COVARIATES)
+@pytest.mark.parametrize("library", TABLES)
+def test_a_column_that_is_no_covariate_is_refused_alike_in_all_libraries(kind: str, library: str) -> None:
+    values, said = NO_COVARIATES[kind]
+    X_of = TABLES[library]({"age": X[:, 0], "when": values})
+    where = "column 1 of X" if library == "numpy" else "column 'when' of X"
+    numbers = TABLES[library]({"age": X[:, 0], "when": X[:, 1]})
+    fitted = MixtureOfRegressions(1).fit(numbers, Y)
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        (where, lambda: clone(REGRESSIONS).fit(X_of, Y)),
+        (where, lambda: fitted.predict(X_of)),
+        (where, lambda: GaussianMixture(2).fit(X_of)),
+        (where, lambda: of_sites(numbers, X_of).fit(REGRESSIONS)),
+        ("^y", lambda: clone(REGRESSIONS).fit(X, objects(values))),
+    ]
+    for what, call in calls:
+        with pytest.raises(ConsilienceError, match=f"{what}.* holds .*{said}"):
+            call()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NO_COVARIATES if kind != "lists"])
+def test_a_column_of_a_file_that_is_no_covariate_is_refused_before_the_run(kind: str, tmp_path: Path) -> None:
+    values, said = NO_COVARIATES[kind]
+    write(tmp_path / "a.parquet", table(when=values))
+    for roles in ({"target": "y"}, {"target": "when"}, {"target": "y", "weight": "when"}):
+        with pytest.raises(ConsilienceError, match=rf"^column 'when' of .*a.parquet holds .*{said}"):
+            Federation.from_parquet(str(tmp_path / "a.parquet"), **roles).fit(REGRESSIONS)
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_decimals_and_objects_that_are_numbers_are_read_as_numbers(library: str) -> None:
+    doses, response = np.arange(N) / 4, np.arange(N) ** 2 % 17 / 4
+    decimals = TABLES[library]({"age": X[:, 0], "dose": [Decimal(dose) for dose in doses]})
+    found = MixtureOfRegressions(1).fit(decimals, objects(map(Decimal, response)))
+    expected = MixtureOfRegressions(1).fit(np.column_stack([X[:, 0], doses]), response)
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-12)
+
+
+def test_a_missing_python_object_is_a_missing_value() -> None:
+    gaps = pd.DataFrame({"dose": pd.Series([None, pd.NA, *X[2:, 0]], dtype=object)})
+    with pytest.raises(ConsilienceError, match=r"missing values: dose in 2 of 40 rows \(0, 1\)"):
+        clone(REGRESSIONS).fit(gaps, Y)
+    with pytest.raises(ConsilienceError, match=r"^y contains NaN or missing values in 2 of 40 rows \(0, 1\)"):
+        clone(REGRESSIONS).fit(X, gaps["dose"])
 
 
 def test_an_unknown_parameter_is_also_the_error_that_python_raises() -> None:

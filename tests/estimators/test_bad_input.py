@@ -62,7 +62,7 @@ def assert_finite(model: Any) -> None:
 def test_missing_and_infinite_covariates_are_named(fit, value: float) -> None:
     bad = X.copy()
     bad[3, 1] = value
-    with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"contains (NaN or missing|infinite) values"):
         fit(bad)
 
 
@@ -70,7 +70,7 @@ def test_missing_and_infinite_covariates_are_named(fit, value: float) -> None:
 def test_missing_and_infinite_responses_are_named(value: float) -> None:
     bad = Y.copy()
     bad[3] = value
-    with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"contains (NaN or missing|infinite) values"):
         FITS["regressor"](X, bad)
 
 
@@ -113,7 +113,9 @@ def test_groups_of_any_sortable_kind_are_welcome(groups: Any) -> None:
 
 @pytest.mark.parametrize("exposure", [np.zeros(N), -np.ones(N), np.full(N, np.inf), np.ones(N - 1), np.ones((N, 2))])
 def test_exposures_that_cannot_be_are_named(exposure: np.ndarray) -> None:
-    with pytest.raises(InvalidInputError, match="one positive finite number per row"):
+    with pytest.raises(
+        InvalidInputError, match=r"^exposure( has shape|: expected one positive| contains (NaN|infinite))"
+    ):
         FITS["poisson"](X, exposure=exposure)
 
 
@@ -136,7 +138,7 @@ def test_counts_are_whole_and_one_column(y: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (MixtureOfExpertsRegressor(family="poison"), "expected one of gaussian, poisson"),
+        (MixtureOfExpertsRegressor(family="poison"), "[Ee]xpected one of gaussian, poisson"),
         (MixtureOfExpertsRegressor(covariance_type="wide"), "expected one of full, diag, spherical, tied"),
         (MixtureOfRegressions(covariance_type="wide"), "expected one of full, diag, spherical, tied"),
         (GaussianMixture(covariance_type="wide"), "expected one of full, diag, spherical, tied"),

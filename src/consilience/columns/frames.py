@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import codes_of, decode_dictionary, levels_of, unknown_in
+from consilience.columns.column_kinds import column_kinds, is_missing
 from consilience.columns.dictionary import FROM_DTYPE, check_chosen, check_references, chosen_categories
 from consilience.errors import InvalidInputError
 
@@ -44,6 +45,11 @@ def as_array(X: object) -> Any:
     if not is_frame(X):
         return X
     return nw.from_native(X, eager_only=True).to_numpy()
+
+
+def has_objects(X: object) -> bool:
+    """Whether a column of a frame holds Python objects, such as numbers of several types."""
+    return is_frame(X) and nw.Object in nw.from_native(X, eager_only=True).schema.values()
 
 
 def backend_of(X: object) -> str | None:
@@ -125,26 +131,10 @@ def _names(X: Any) -> list[str]:
     return [f"x{j}" for j in range(np.shape(X)[1])] if names is None else [*names]
 
 
-def column_kinds(X: Any) -> list[str]:
-    """Return the kind of each column: "text" (categories included), "boolean" or "number"."""
-    if is_frame(X):
-        return [_kind(dtype) for dtype in nw.from_native(X, eager_only=True).schema.values()]
-    X = np.asarray(X)
-    if X.dtype == object:
-        return ["text" if any(isinstance(value, str) for value in column) else "number" for column in X.T]
-    return ["text" if X.dtype.kind in "US" else "number"] * X.shape[1]
-
-
 def _of_kind(wanted: set[str], parts: Sequence[Any], names: Sequence[str]) -> list[str]:
     """Return the names of the columns that are of a wanted kind in any of the frames."""
     kinds = [column_kinds(part) for part in parts if is_frame(part)]
     return [name for j, name in enumerate(names) if any(each[j] in wanted for each in kinds)]
-
-
-def _kind(dtype: Any) -> str:
-    if isinstance(dtype, nw.Boolean):
-        return "boolean"
-    return "text" if isinstance(dtype, nw.String | nw.Categorical | nw.Enum | nw.Object) else "number"
 
 
 def _arrow(X: Any, j: int, name: str) -> pa.Array:
@@ -193,6 +183,8 @@ def _apply_rule(X: Any, j: int, column: Column) -> Array:
 
 def _number_values(X: Any, j: int, name: str) -> Array:
     values = nw.from_native(X, eager_only=True)[:, j].to_numpy() if is_frame(X) else np.asarray(X)[:, j]
+    if values.dtype == object:
+        values = np.where(is_missing(values), np.nan, values)
     try:
         return np.asarray(values, dtype=np.float64)[:, None]
     except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ from consilience.estimators import validation
 from consilience.estimators.conditional import ConditionalMixture, as_columns
 from consilience.fit import Specification
 from consilience.model import FAMILIES, Mixture, Rows
-from consilience.model.families.registry import ELSEWHERE, regression_families
+from consilience.model.families.registry import advise_family, regression_families
 from consilience.numerics.arrays import Array
 
 
@@ -36,8 +36,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         if self.family not in FAMILIES or FAMILIES[self.family].classes:
-            known = ", ".join(regression_families())
-            raise InvalidInputError(f"family={self.family!r}: expected one of {known}{ELSEWHERE}")
+            raise InvalidInputError(f"family={self.family!r}: {advise_family(self.family, regression_families())}")
         validation.check_structure(self.covariance_type)
         shape = {"structure": self.covariance_type, "degrees_of_freedom": self.degrees_of_freedom}
         return self._specified(self.gate_kind, **shape, reg_covar=self.reg_covar, shape_ratio=self.shape_ratio)

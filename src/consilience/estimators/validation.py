@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -16,14 +17,15 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from consilience.columns import Dictionary, frames
+from consilience.columns.column_kinds import check_kinds, column_kinds, is_missing
 from consilience.columns.dictionary import FROM_DTYPE
-from consilience.columns.frames import column_kinds, encode_columns, frame_dictionary, frame_names, number_dictionary
+from consilience.columns.frames import encode_columns, frame_dictionary, frame_names, number_dictionary
 from consilience.errors import InvalidInputError, UnknownParameterError
 from consilience.fit import Specification
 from consilience.model import FAMILIES, ColumnSummary, Design, Groups, Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import family_of
-from consilience.numerics.arrays import Array
+from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.threads import processors
 
 if TYPE_CHECKING:
@@ -85,10 +87,13 @@ def validate_columns(
     Categories become indicators, and rules are applied, by the data dictionary ``columns_`` of the estimator, which
     ``reset`` reads from X.
     """
-    names, given = frames.frame_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
+    names, given = frames.frame_names(X), {"dtype": np.float64, "ensure_all_finite": False, **options}
+    check_kinds("X", X)
+    if not isinstance(y, str):
+        check_values("y", y)
     if reset:
         estimator.columns_ = _read_columns(estimator, X)
-    if not estimator.columns_.is_plain:
+    if not estimator.columns_.is_plain or frames.has_objects(X):
         check_column_count(estimator, X, names, reset=reset)
         found = _check_arrays(encode_columns(X, estimator.columns_), y, **given)
     elif names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
@@ -142,20 +147,45 @@ def check_column_count(estimator: MixtureEstimator, X: Any, names: np.ndarray | 
         )
 
 
+NOT_FINITE = MappingProxyType({"NaN or missing": np.isnan, "infinite": np.isinf})
+IMPUTE = "Impute them before the fit, for instance with SimpleImputer in a Pipeline, or drop those rows"
+CORRECT = "Correct them, or drop those rows: is one the logarithm of 0, or a division by 0?"
+ROWS_SHOWN = 3
+"""Maximum number of rows that an error lists."""
+
+
 def check_missing(X: Array, columns: Dictionary) -> None:
-    """Raise an error that names the columns with missing values, and how many each has."""
-    missing = np.isnan(X).sum(axis=0)
-    if not missing.any():
+    """Raise an error that names the columns with missing or infinite values, how many each has, and their rows."""
+    owners = np.array([column.name for column in columns.columns for _ in column.terms])
+    for kind, test in NOT_FINITE.items():
+        found = test(X)
+        if found.any():
+            wrong: dict[str, Any] = {name: found[:, owners == name].any(axis=1) for name in columns.names}
+            said = ", ".join(f"{name} in {rows_text(rows)}" for name, rows in wrong.items() if rows.any())
+            raise InvalidInputError(f"X contains {kind} values: {said}. {CORRECT if kind == 'infinite' else IMPUTE}")
+
+
+def check_values(name: str, values: Any) -> None:
+    """Raise an error if numbers of rows are dates, missing or infinite, with what and where; text is not looked at."""
+    check_kinds(name, values)
+    numbers = np.asarray(frames.as_array(values))
+    if numbers.dtype == object:
+        numbers = np.where(is_missing(numbers), np.nan, 0.0)
+    if numbers.dtype.kind != "f" or numbers.ndim not in (1, 2) or not numbers.size:
         return
-    counts = dict.fromkeys(columns.names, 0)
-    owners = [column.name for column in columns.columns for _ in column.terms]
-    for name, count in zip(owners, missing, strict=True):
-        counts[name] = max(counts[name], int(count))
-    said = ", ".join(f"{name} ({count:,} of {len(X):,} rows)" for name, count in counts.items() if count)
-    raise InvalidInputError(
-        f"X contains NaN or missing values: {said}. Impute them before the fit, for instance "
-        "with SimpleImputer in a Pipeline, or drop those rows"
-    )
+    for kind, test in NOT_FINITE.items():
+        wrong = test(numbers.reshape(len(numbers), -1)).any(axis=1)
+        if wrong.any():
+            remedy = CORRECT if kind == "infinite" else "Drop those rows, or pass their values"
+            raise InvalidInputError(f"{name} contains {kind} values in {rows_text(wrong)}. {remedy}")
+
+
+def rows_text(wrong: Mask) -> str:
+    """Say how many rows are wrong, and which are the first of them, counted from 0."""
+    places = np.flatnonzero(wrong)
+    shown = ", ".join(map(str, places[:ROWS_SHOWN]))
+    more = ", …" if len(places) > ROWS_SHOWN else ""
+    return f"{len(places):,} of {len(wrong):,} rows ({shown}{more})"
 
 
 def check_feature_names(estimator: MixtureEstimator, names: np.ndarray) -> None:
@@ -172,6 +202,7 @@ def build_rows(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
     sample_weight, groups = metadata.get("sample_weight"), metadata.get("groups")
     weight = None
     if sample_weight is not None:
+        check_values("sample_weight", sample_weight)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if groups is not None:
         groups = Groups.of(validate_labels("groups", groups, len(Y)))
@@ -190,9 +221,14 @@ def validate_sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | 
         if metadata.get(name) is None:
             continue
         check_size_name(family, name)
+        check_values(name, metadata[name])
         found = np.asarray(metadata[name], dtype=np.float64)
-        if found.shape != (n,) or not np.all(np.isfinite(found)) or np.any(found <= 0):
-            raise InvalidInputError(f"{name}: expected one positive finite number per row")
+        if found.shape != (n,):
+            raise InvalidInputError(f"{name} has shape {found.shape} for {n} rows: expected one number per row")
+        wrong = np.less_equal(found, 0)
+        if wrong.any():
+            said = rows_text(wrong)
+            raise InvalidInputError(f"{name}: expected one positive finite number per row, got 0 or less in {said}")
     return found
 
 
@@ -354,6 +390,8 @@ def check_same_tables(tables: Mapping[str, Any]) -> None:
             raise InvalidInputError(f"X of site {name} has shape {np.shape(X)}: expected rows and columns")
     (first, reference), *others = tables.items()
     kinds = column_kinds(reference)
+    for name, X in tables.items():
+        check_kinds(f"X of site {name}", X)
     for name, X in others:
         _check_same_names(first, reference, name, X)
         if len(X) and len(reference):  # a table without rows has columns without a kind

@@ -13,6 +13,7 @@ from sklearn.base import is_classifier
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import is_category
+from consilience.columns.column_kinds import REMEDIES, arrow_kind, say_kind
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.data import Columns, Shard
 from consilience.data.file_columns import is_number
@@ -162,8 +163,10 @@ class Shards:
             set_size(estimator, self.size_name)
             names = columns.features
             features, target = column_roles(estimator, columns.features, columns.target)
+            types = self._types()
+            _check_types(types, columns.numeric)
             classes = self._levels(target[0]) if is_classifier(estimator) else None
-            dictionary = self._dictionary(features, estimator) if features else None
+            dictionary = self._dictionary(features, types, estimator) if features else None
             columns = replace(columns, features=features, target=target, classes=classes, dictionary=dictionary)
             set_columns(estimator, names, classes=classes, dictionary=dictionary)
         return [Site(name, Shard(uri, columns)) for name, uri in zip(self.names, self.uris, strict=True)]
@@ -185,15 +188,18 @@ class Shards:
                 found |= set(distinct_values(uri, column))
         return tuple(sorted(found))
 
-    def _dictionary(self, features: tuple[str, ...], estimator: MixtureEstimator) -> Dictionary:
-        """Return the kinds of the features, by type or as chosen, with the levels that occur in any shard.
-
-        A shard that cannot be read is left to the run, which names it.
-        """
+    def _types(self) -> dict[str, dict[str, Any]]:
+        """Return the types of the columns of each shard; one that cannot be read is left to the run, which names it."""
         types = {}
         for uri in self.uris:
             with suppress(SiteError):
                 types[uri] = column_types(uri)
+        return types
+
+    def _dictionary(
+        self, features: tuple[str, ...], types: Mapping[str, Mapping[str, Any]], estimator: MixtureEstimator
+    ) -> Dictionary:
+        """Return the kinds of the features, by type or as chosen, with the levels that occur in any shard."""
         typed = _categories(types, features)
         chosen, references = chosen_coding(estimator, features)
         if chosen is not None:
@@ -201,6 +207,15 @@ class Shards:
         check_references(references, features)
         levels = {name: (False, True) if typed.get(name) else self._readable(name) for name in chosen or typed}
         return Dictionary(tuple(Column(name, levels.get(name, ()), references.get(name)) for name in features))
+
+
+def _check_types(types: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Raise an error for dates and other columns that are neither numbers nor categories."""
+    for uri, of_file in types.items():
+        for name in names:
+            kind = arrow_kind(of_file[name]) if name in of_file else "number"
+            if kind in REMEDIES:
+                raise InvalidInputError(say_kind(f"column {name!r} of {show_address(uri)}", kind))
 
 
 def _categories(types: Mapping[str, Mapping[str, Any]], features: Sequence[str]) -> dict[str, bool]:

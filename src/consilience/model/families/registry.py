@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 
 import numpy as np
 
@@ -91,8 +93,40 @@ def _imported(registered: EntryPoint) -> type[Experts]:
 def family_of(name: str) -> type[Experts]:
     """Return the family of this name, or raise an error that lists the names."""
     if name not in FAMILIES:
-        raise InvalidInputError(f"family {name!r}: expected one of {', '.join(FAMILIES)}{ELSEWHERE}")
+        raise InvalidInputError(f"family {name!r}: {advise_family(name, tuple(FAMILIES))}")
     return FAMILIES[name]
+
+
+ALIASES = MappingProxyType(
+    {
+        "normal": "gaussian",
+        "linear": "gaussian",
+        "t": "student",
+        "student_t": "student",
+        "bernoulli": "binomial",
+        "logistic": "binomial",
+        "logit": "binomial",
+        "count": "poisson",
+        "nb": "negative_binomial",
+        "negbin": "negative_binomial",
+        "zip": "zero_inflated_poisson",
+        "zeroinfl": "zero_inflated_poisson",
+        "multinomial": "categorical",
+        "softmax": "categorical",
+    }
+)
+"""Names that other programs give to families."""
+
+
+def advise_family(name: object, known: Sequence[str]) -> str:
+    """Say which family an unknown name may mean, and list those that are known."""
+    word = str(name).lower().replace("-", "_").replace(" ", "_")
+    meant = ALIASES.get(word) or next(iter(get_close_matches(word, [*FAMILIES, *ALIASES], 1)), None)
+    meant = ALIASES.get(str(meant), meant)
+    listed = f"expected one of {', '.join(known)}{ELSEWHERE}"
+    if meant in known:
+        return f"did you mean {meant!r}? {listed[0].upper()}{listed[1:]}"
+    return f"for classes, use MixtureOfExpertsClassifier; {listed}" if meant == "categorical" else listed
 
 
 def regression_families() -> tuple[str, ...]:
