@@ -964,6 +964,20 @@ DEFECTS = (
         "odds = 1.0",
         "fitted/test_tidy.py",
     ),
+    Defect(
+        "a site that waits reads its ledger at each look",
+        "kit/serving.py",
+        "        if self._sent[0] == letter.hash and time.monotonic()",
+        "        if self.folder.entries and self._sent[0] == letter.hash and time.monotonic()",
+        "kit/test_serving.py",
+    ),
+    Defect(
+        "an answer that was overwritten in the store is not delivered again",
+        "kit/serving.py",
+        "time.monotonic() - self._sent[1] < AGAIN:",
+        "time.monotonic() - self._sent[1] < 1e9:",
+        "kit/test_serving.py",
+    ),
 )
 
 

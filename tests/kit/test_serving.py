@@ -131,6 +131,14 @@ def test_states_follow_each_other_and_a_restart_sends_the_same_bytes(live: Live)
     assert [entry.kind for entry in live.office.folders["ash"].entries].count("answer") == 1
 
 
+def test_a_site_that_waits_does_not_read_its_ledger(live: Live, monkeypatch: Any) -> None:
+    site = live.sites["ash"]
+    site.step()
+    monkeypatch.setattr(serving, "stored_file", None)
+    monkeypatch.setattr(SiteFolder, "entries", None)
+    assert site.step().word == "waits"
+
+
 def test_an_answer_to_an_open_question_is_sent_again_after_some_time(live: Live, monkeypatch: Any) -> None:
     site = live.sites["ash"]
     site.step()

@@ -152,10 +152,10 @@ class Serving:
         about: dict[str, object] = {"run": run.identity[7:19], "round": 0 if letter is None else letter.number}
         if letter is None:
             return State(WAITS, about)
+        if self._sent[0] == letter.hash and time.monotonic() - self._sent[1] < AGAIN:  # the ledger is not read
+            return State(FINISHED if (self._mail.path / END).exists() else WAITS, about)
         file = stored_file(self.folder, letter.run, letter.number, letter.hash)
         sent = None if file is None else file.decode()
-        if sent is not None and self._sent[0] == letter.hash and time.monotonic() - self._sent[1] < AGAIN:
-            return State(FINISHED if (self._mail.path / END).exists() else WAITS, about)
         is_new = sent is None
         if sent is None:
             state = self._permitted(run, study, letter)
