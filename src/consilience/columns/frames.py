@@ -89,7 +89,7 @@ def frame_dictionary(
     reference_levels : mapping of str to level, optional
         Level against which the others are coded, for some of the categories; the first by default.
     """
-    names, references = _names(parts[0]), reference_levels or {}
+    names, references = column_names(parts[0]), reference_levels or {}
     chosen = chosen_categories(categorical_features, names)
     typed = _of_kind({"text", "boolean"}, parts, names)
     if chosen is not None:
@@ -105,7 +105,7 @@ def frame_dictionary(
 
 def number_dictionary(parts: Sequence[Any]) -> Dictionary:
     """Return the data dictionary of frames or arrays that must have numbers only."""
-    names = _names(parts[0])
+    names = column_names(parts[0])
     for name in _of_kind({"text"}, parts, names):
         raise InvalidInputError(f"column {name!r} is not of numbers: leave it out, or encode it as numbers")
     return Dictionary.of_numbers(names)
@@ -126,7 +126,8 @@ def encode_columns(X: Any, dictionary: Dictionary) -> Array:
     return np.column_stack(parts) if parts else np.empty((len(X), 0))
 
 
-def _names(X: Any) -> list[str]:
+def column_names(X: Any) -> list[str]:
+    """Return the names of the columns; ``x0``, ``x1``, … for an array."""
     names = frame_names(X)
     return [f"x{j}" for j in range(np.shape(X)[1])] if names is None else [*names]
 

@@ -1,5 +1,6 @@
 """scikit-learn estimators: validation, fitted attributes and tables; ``fit`` and ``model`` do the mathematics."""
 
+from consilience.estimators.averages import average_contrasts, average_marginal_effects, average_predictions
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.gaussian_mixture import GaussianMixture
 from consilience.estimators.likelihood_ratio import OrderTest, order_test
@@ -17,6 +18,9 @@ __all__ = [
     "MixtureOfRegressions",
     "OrderSelection",
     "OrderTest",
+    "average_contrasts",
+    "average_marginal_effects",
+    "average_predictions",
     "load",
     "log_density_scorer",
     "order_test",

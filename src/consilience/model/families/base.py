@@ -542,6 +542,11 @@ class Experts(ABC):
         slopes = np.eye(self.channels)[:, :, None]
         return np.broadcast_to(slopes, (self.K, self.channels, self.channels, panel.shape[1]))
 
+    def mean_shape_slopes(self, panel: Array) -> Array:
+        """Compute the derivative of :meth:`mean` in the reported log shapes, ``(K, ·, s, n)``; 0 by default."""
+        K, m, n = self.mean(panel).shape
+        return np.zeros((K, m, self.log_shapes().shape[1], n))
+
     @abstractmethod
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one ordered response; ``exposure`` as in :meth:`sample`."""

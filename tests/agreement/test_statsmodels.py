@@ -1,0 +1,31 @@
+"""Agreement with statsmodels: average marginal effects of one regression; ``statsmodels/README.md`` tells how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from consilience import MixtureOfExpertsClassifier, MixtureOfRegressions, average_marginal_effects
+
+VALUES = json.loads((Path(__file__).parent / "statsmodels" / "values.json").read_text(encoding="utf-8"))
+ESTIMATORS = {
+    "logit": MixtureOfExpertsClassifier(1, gate="constant", expert_ridge=0.0, tol=1e-14),
+    "poisson": MixtureOfRegressions(1, family="poisson", expert_ridge=0.0, tol=1e-14),
+    "linear": MixtureOfRegressions(1),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_average_marginal_effects_agree(name: str) -> None:
+    theirs, X = VALUES[name], pd.DataFrame(VALUES["X"], columns=["x", "arm"])
+    model = ESTIMATORS[name].fit(X, np.array(theirs["y"]))
+    model.inference_ = model.infer(X, np.array(theirs["y"]), kind="observed")
+    found = average_marginal_effects(model, X)
+    found = found[found["response"] == found["response"].iloc[-1]]  # of two classes the second
+    assert found["contrast"].tolist() == ["dy/dx", "1 - 0"]
+    np.testing.assert_allclose(found["estimate"], theirs["effects"], rtol=1e-6)
+    np.testing.assert_allclose(found["std_error"], theirs["standard_errors"], rtol=1e-6)
