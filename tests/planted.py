@@ -944,6 +944,13 @@ DEFECTS = (
         "kit/test_relay.py",
     ),
     Defect(
+        "days of an effect are those of another step than its per cent",
+        "report/kind_effects.py",
+        "after[step.place] += step.size",
+        "after[step.place] += 1.0",
+        "report/test_numbers.py::test_effects_in_days_are_those_of_the_model",
+    ),
+    Defect(
         "a file that left is written again with the signature of a key that was lost",
         "kit/release.py",
         "if key is None or verify_signature(key,",

@@ -1,16 +1,19 @@
-"""Pictures of two reports as people see them, a text dump, and what axe-core finds: ``just screenshots``.
+"""Pictures of reports as people see them, a text dump, and what axe-core finds: ``just screenshots``.
 
-It needs Debian's ``chromium``, ``chromium-driver``, ``poppler-utils`` and ``lynx``, the package ``selenium``, and the
-npm package ``axe-core``; it is not a test, since its pictures are there to be looked at.
+Pages that are named after the folder and axe-core are looked at in place of two that are made here. It needs Debian's
+``chromium``, ``chromium-driver``, ``poppler-utils`` and ``lynx``, the package ``selenium``, and the npm package
+``axe-core``; it is not a test, since its pictures are there to be looked at.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
 from base64 import b64decode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +24,16 @@ from selenium.webdriver.chrome.service import Service
 from consilience.report import write_report
 from report_cases import bad_site, sites_differ
 
-WIDTHS = {"desktop": 1200, "phone": 390}
+WIDTHS = {"desktop": 1280, "phone": 390}
 SCHEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
 
 
-def main(folder: Path, axe: Path) -> int:
+def main(folder: Path, axe: Path, pages: Sequence[Path]) -> int:
     """Write everything into a folder; the number of serious findings of axe-core."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(axe) as archive:
-        script = archive.extractfile("package/axe.min.js").read().decode()  # type: ignore[union-attr]
-    found = 0
-    for name, case in (("with-care", bad_site), ("do-not-use", sites_differ)):
-        page = folder / f"{name}.html"
-        write_report(case(), page, title="Length of stay in five hospitals")
+    script, found = script_of(axe), 0
+    for page in [Path(shutil.copy(each, folder)) for each in pages] or made(folder):
         with driver() as browser:
             pictures(browser, page)
             found += findings(browser, page, script)
@@ -42,6 +41,20 @@ def main(folder: Path, axe: Path) -> int:
         text = subprocess.run(["lynx", "-dump", "-nolist", page], check=True, capture_output=True).stdout
         page.with_suffix(".txt").write_bytes(text)
     return found
+
+
+def made(folder: Path) -> list[Path]:
+    """Write two reports whose verdicts differ."""
+    pages = {folder / "with-care.html": bad_site, folder / "do-not-use.html": sites_differ}
+    for page, case in pages.items():
+        write_report(case(), page, title="Length of stay in five hospitals")
+    return list(pages)
+
+
+def script_of(axe: Path) -> str:
+    """Read axe-core from the archive of its npm package."""
+    with tarfile.open(axe) as archive:
+        return archive.extractfile("package/axe.min.js").read().decode()  # type: ignore[union-attr]
 
 
 def driver() -> Any:
@@ -90,4 +103,4 @@ def findings(browser: Any, page: Path, script: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(Path(sys.argv[1]), Path(sys.argv[2]))))
+    sys.exit(bool(main(*map(Path, sys.argv[1:3]), [Path(each) for each in sys.argv[3:]])))

@@ -21,6 +21,7 @@ from consilience.kit.table_one import table_one
 from consilience.messages import LocalFit
 from consilience.model.summary import column_summary
 from consilience.report import verdict
+from consilience.report.scale import round_to
 from hospital_exports import NAMES, STUDY, related
 
 LOS = Study.from_text(STUDY)
@@ -105,9 +106,9 @@ def test_table_one_has_moments_in_units_and_levels_in_numbers() -> None:
     assert found.sites == NAMES
     rows = {row.label: row for row in found.rows}
     age = [table["age"].astype(float) for table in tables]
-    assert rows["age, years: mean (SD)"].values == tuple(f"{a.mean():.3g} ({a.std():.3g})" for a in age)
+    assert rows["age, years: mean (SD)"].values == tuple(f"{a.mean():.1f} ({a.std():.1f})" for a in age)
     logs = [np.log1p(table["crp"].astype(float)) for table in tables]
-    middle = [f"{np.expm1(z.mean()):.3g} (" for z in logs]
+    middle = [f"{round_to(float(np.expm1(z.mean())))} (" for z in logs]
     crp = rows["crp, mg/l: middle (middle two thirds), from log1p"]
     assert all(value.startswith(start) for value, start in zip(crp.values, middle, strict=True))
     male = [int(np.sum(table["sex"] == "male")) for table in tables]

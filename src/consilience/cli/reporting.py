@@ -209,7 +209,7 @@ def characteristics_of(study: Study, found: TableOne) -> tuple[tuple[str, ...], 
         label = labels.get(row.column) or words.label(row.column)
         said = f"{words.rows[1]} used" if cells[0] == "rows used" else cells[0] if first is None else label + first
         rows.append((said, *cells[1:]))
-    return (found.header, *rows)
+    return ((*found.header[:-1], "largest SMD"), *rows)
 
 
 def report_on(

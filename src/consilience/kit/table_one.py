@@ -11,6 +11,7 @@ from consilience.columns import Column
 from consilience.files.site_file import SiteFile
 from consilience.kit.study import Study
 from consilience.numerics.arrays import Array
+from consilience.report.scale import round_to
 
 INVERSE: Mapping[str, Callable[[Array], Array]] = {
     "none": np.asarray,
@@ -126,12 +127,14 @@ def number_row(column: Column, mean: Array, spread: Array, weight: Array) -> Tab
     unit = f", {rule.unit}" if rule.unit else ""
     if rule.transform == "none":
         label = f"{column.name}{unit}: mean (SD)"
-        values = tuple(f"{m:.3g} ({s:.3g})" for m, s in zip(mean, spread, strict=True))
+        values = tuple(f"{round_to(m)} ({round_to(s)})" for m, s in zip(mean, spread, strict=True))
     else:
         back = INVERSE[rule.transform]
         label = f"{column.name}{unit}: middle (middle two thirds), from {rule.transform}"
         ends = [back(mean + sign * spread) for sign in (0, -1, 1)]
-        values = tuple(f"{m:.3g} ({low:.3g} to {high:.3g})" for m, low, high in zip(*ends, strict=True))
+        values = tuple(
+            f"{round_to(m)} ({round_to(low)} to {round_to(high)})" for m, low, high in zip(*ends, strict=True)
+        )
     return TableOneRow(column.name, label, values, tuple(_of_means(mean, spread, weight)))
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log, nan, sqrt
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from consilience.fit.inference import quantile
+from consilience.fitted.effects import is_standardised
 from consilience.fitted.protocols import FittedMixture, response_names
 from consilience.report.kinds import LEVEL, RowKind
 from consilience.report.run_evidence import BetweenSites, RunEvidence, WithoutUnits
-from consilience.report.scale import NaturalStep
+from consilience.report.scale import NaturalStep, term_spreads
+from consilience.report.wording import Words
 
 FOR_PREDICTION = 4
 """Least number of sites for the prediction interval of a further one: with three it says nothing."""
+MEANS = ("mean", "rate")
+"""What experts multiply whose logarithm is linear in the covariates."""
 Interval = tuple[float, float, float]
 """An estimate and the bounds of its interval."""
 
@@ -122,6 +127,32 @@ def _effect(
         without,
         error,
     )
+
+
+def change_in_units(
+    model: FittedMixture, words: Words, kind: RowKind, step: NaturalStep, steps: Sequence[NaturalStep]
+) -> Interval:
+    """Return how far the typical response after a step is from that before it, in units; NaN if that is no number.
+
+    Before the step the row is the average one, and at the reference of the category that the step changes. The interval
+    is of the delta method.
+    """
+    experts, k, inference = model.mixture_.experts, kind.expert, model.inference_
+    is_ratio = words.response.back == "exp" or experts.multiplied in MEANS
+    if not (words.response.unit and is_ratio and is_standardised(model)) or experts.q > 1 or experts.size_name:
+        return nan, nan, nan
+    before = np.nan_to_num([mean for mean, _ in term_spreads(model)])  # those that no expert reads are not known
+    before[0] = 1.0
+    before[[each.place for each in steps if each.column == step.column and each.is_level]] = 0.0
+    after = before.copy()
+    after[step.place] += step.size
+    b, p = inference.estimates.experts[k, 0], len(before)
+    low, high = np.exp(before @ b), np.exp(after @ b)
+    slope, first = high * after - low * before, inference.estimates.gate.size + k * p
+    covariance = inference.covariance[first : first + p, first : first + p]
+    error = sqrt(slope @ covariance @ slope) if inference.shows_expert(k) else nan
+    reach = float(quantile(LEVEL, inference.degrees_of_freedom().experts[k, 0, step.place])) * error
+    return float(high - low), float(high - low - reach), float(high - low + reach)
 
 
 def _at_sites(evidence: RunEvidence, k: int, c: int, step: NaturalStep) -> tuple[SiteEffect, ...]:

@@ -91,6 +91,8 @@ class NaturalStep:
         ``"age"`` and ``"per 10 years"``.
     size : float
         The step in the term, with which its coefficient is multiplied.
+    is_level : bool
+        Whether it goes to a level of a category from its reference.
     """
 
     place: int
@@ -98,6 +100,7 @@ class NaturalStep:
     label: str
     words: str
     size: float
+    is_level: bool = False
 
     @property
     def title(self) -> str:
@@ -135,7 +138,7 @@ def _step(column: Column, i: int, place: int, spread: tuple[float, float], words
         level, base = column.levels[column.coded[i]], column.levels[0]
         base = base if column.reference is None else column.reference
         said = f"{words.level(column.name, level)} compared with {words.level(column.name, base)}"
-        return NaturalStep(place, column.name, label, said, 1.0)
+        return NaturalStep(place, column.name, label, said, 1.0, is_level=True)
     return NaturalStep(place, column.name, label, *_number_step(column, spread, words))
 
 

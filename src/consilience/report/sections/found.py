@@ -8,12 +8,13 @@ from consilience.columns import Column
 from consilience.fitted.protocols import FittedMixture, join_words
 from consilience.report import svg
 from consilience.report.findings import Findings
-from consilience.report.kind_effects import KindEffect
+from consilience.report.kind_effects import KindEffect, change_in_units
 from consilience.report.kinds import RowKind, spread_sentence
 from consilience.report.page import Block, Card, Cards, Figure, Note, Panel, Section, Table
 from consilience.report.scale import (
     INVERSE,
     UNDO,
+    ChangeScale,
     capitalise,
     in_numbers,
     is_binary,
@@ -30,6 +31,7 @@ from consilience.report.typical import (
     moving_columns,
     name_row,
 )
+from consilience.report.wording import with_article
 
 ON_CARDS = 6
 """Maximum number of effects on the card of a kind: the strongest."""
@@ -282,7 +284,28 @@ def effect_section(findings: Findings) -> Section | None:
         f"this table has {counted}."
     )
     small = Note(f"“Goes with” is not “causes”.{chance if counted > 1 else ''}")
-    return Section(f"What goes with {what}", "effects", (table, small))
+    return Section(f"What goes with {what}", "effects", (table, small, *_effects_in_units(findings)))
+
+
+def _effects_in_units(findings: Findings) -> list[Block]:
+    """Return the effects on the typical response in its unit, where the model has them as ratios."""
+    model, words, response = findings.subject.model, findings.words, findings.words.response
+    scale = ChangeScale("difference", response.unit, response.less or "lower", response.more or "higher")
+    rows = []
+    for step in findings.steps:
+        own = [change_in_units(model, words, kind, step, findings.steps) for kind in findings.kinds]
+        if np.isfinite([each[0] for each in own]).all():
+            rows.append((step.title, *(scale.sentence(*each) for each in own)))
+    if not rows:
+        return []
+    row = words.rows[0]
+    note = (
+        f"From {with_article(f'average {row}')} to one that differs by the step alone, of a category from its "
+        "reference; 95 % interval."
+    )
+    header = ("effect", *(kind.title for kind in findings.kinds))
+    title = f"The same for the typical {findings.response}, in {response.unit}."
+    return [Table(title, header, tuple(rows), (), note, "effects-in-units", len(rows) > 24)]
 
 
 # ---------------------------------------------------------------------- predictions

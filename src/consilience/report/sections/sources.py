@@ -19,6 +19,7 @@ from consilience.report.site_words import is_left_out, site_reason
 from consilience.report.subject import Subject
 from consilience.report.verdict import in_study_words
 
+CHARACTERISTICS = "Mean (standard deviation) or number (per cent). SMD: standardised difference from the others."
 SITES_DRAWN = 40
 """Maximum number of sites in a forest; the supplement has all of them."""
 COLUMNS = 7
@@ -46,11 +47,7 @@ def site_section(findings: Findings) -> Section | None:
         )
     if subject.characteristics:
         caption = f"{words.rows[1].capitalize()} by {words.sites[0]}."
-        blocks.append(
-            _plain_table(
-                caption, subject.characteristics, "characteristics", "Mean (standard deviation) or number (per cent)."
-            )
-        )
+        blocks.append(_plain_table(caption, subject.characteristics, "characteristics", CHARACTERISTICS))
     if subject.sites:
         blocks.append(_site_table(findings))
     return Section(f"{words.rows[1].capitalize()} and {words.sites[1]}", "rows", tuple(blocks))

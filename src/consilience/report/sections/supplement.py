@@ -66,7 +66,12 @@ def _expert_numbers(findings: Findings) -> Note:
 def supplement_section(findings: Findings) -> Section:
     """Return every effect at every site, which kinds of sites were matched, and how the computation ended."""
     blocks = [each for each in (_site_effects(findings), _heterogeneity(findings), _plan(findings)) if each is not None]
-    return Section("Supplement: sites and computation", "computation", (*blocks, *_convergence(findings)), True)
+    return Section(
+        f"Supplement: {findings.words.sites[1]} and computation",
+        "computation",
+        (*blocks, *_convergence(findings)),
+        True,
+    )
 
 
 def _site_effects(findings: Findings) -> Table | None:
