@@ -355,6 +355,21 @@ def test_two_types_of_the_response_are_named_with_their_files(tmp_path: Path) ->
         files.fit(REGRESSIONS)
 
 
+@pytest.mark.parametrize("pattern", ["table/*.parquet", "table/year=2024/*.parquet", "*/*/a.parquet"])
+def test_the_files_of_a_delta_table_are_not_taken_by_a_pattern(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "table" / "year=2024").mkdir()
+    for name in ("a.parquet", "year=2024/a.parquet"):
+        write(tmp_path / "table" / name, table())
+    said = (
+        rf"^{tmp_path}/table is a Delta table, whose files also have rows that .* DeltaTable\(.*file_uris"
+    )
+    with pytest.raises(ConsilienceError, match=said):
+        Federation.from_parquet(f"{tmp_path}/{pattern}", target="y")
+    listed = [str(tmp_path / "table" / "a.parquet")]  # as DeltaTable.file_uris() does
+    assert Federation.from_parquet(listed, target="y").fit(REGRESSIONS).model.n_rows_ == N
+
+
 def test_a_file_without_rows_is_used_and_named(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", table())
     write(tmp_path / "b.parquet", table(0))
@@ -381,6 +396,50 @@ def test_an_unexpected_error_says_where_its_traceback_is(monkeypatch: pytest.Mon
     with pytest.raises(RoundStoppedError, match=r"RuntimeError: no such luck; .* in Federation.traces\['north'\]"):
         federation.fit(EXPERTS)
     assert "no such luck" in federation.traces["north"][0]
+
+
+# ---------------------------------------------------------------------- the name of the response
+
+
+SERIES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.Series(Y, name="arr_delay"),
+    "pandas frame": lambda: pd.DataFrame({"arr_delay": Y}),
+    "polars": lambda: pl.Series("arr_delay", Y),
+    "arrow": lambda: pa.table({"arr_delay": Y}),
+}
+
+
+@pytest.mark.parametrize("library", SERIES)
+def test_the_response_keeps_its_name_in_texts_frames_and_files(library: str, tmp_path: Path) -> None:
+    fitted = MixtureOfRegressions(1).fit(FRAME[["age"]], SERIES[library]())
+    assert str(fitted.summary()).startswith("Mixture of regressions of arr_delay\n")
+    assert fitted.describe().startswith("Mixture of regressions of arr_delay: 1 component")
+    assert "it predicts arr_delay " in fitted.describe()
+    assert "<strong>Mixture of regressions of arr_delay</strong>" in fitted._repr_html_()
+    assert "arr_delay" in set(fitted.to_frame()["response"])
+    fitted.save(tmp_path / "model.json")
+    again = consilience.load(tmp_path / "model.json")
+    assert again.summary() == fitted.summary()
+    assert again.response_names_ == ("arr_delay",)
+
+
+def test_the_response_keeps_its_name_over_sites_and_files(tmp_path: Path) -> None:
+    of_memory = Federation({"a": (FRAME[["age"]], pd.Series(Y, name="arr_delay")), "b": (-FRAME[["age"]], 2 * Y)})
+    write(tmp_path / "a.parquet", table())
+    of_files = Federation.from_parquet(str(tmp_path / "a.parquet"), target="y", features=["age"])
+    for federation, name in ((of_memory, "arr_delay"), (of_files, "y")):
+        assert str(federation.fit(REGRESSIONS).model.summary()).startswith(f"Mixture of regressions of {name}\n")
+
+
+def test_several_responses_and_classes_keep_their_names() -> None:
+    two = MixtureOfRegressions(1).fit(X, pd.DataFrame({"systolic": Y, "diastolic": Y**2}))
+    assert str(two.summary()).startswith("Mixture of regressions of systolic and diastolic\n")
+    assert [*two.to_frame()["response"]][1:7] == ["systolic"] * 3 + ["diastolic"] * 3
+    classes = MixtureOfExpertsClassifier(1).fit(X, pd.Series(np.where(Y > 0, "dead", "well"), name="status"))
+    assert str(classes.summary()).startswith("Mixture of experts, classification of status\n")
+    unnamed = MixtureOfRegressions(1).fit(X, Y)
+    assert str(unnamed.summary()).startswith("Mixture of regressions\n")
+    assert "y" in set(unnamed.to_frame()["response"])
 
 
 # ---------------------------------------------------------------------- what is printed, and what is imported

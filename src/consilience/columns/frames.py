@@ -40,6 +40,16 @@ def frame_names(X: object) -> np.ndarray | None:
     return np.asarray(names, dtype=object) if all(isinstance(name, str) for name in names) else None
 
 
+def series_names(y: object) -> tuple[str, ...]:
+    """Return the name of a series, or those of the columns of a frame; empty without names that are text."""
+    names = frame_names(y)
+    if names is not None:
+        return tuple(map(str, names))
+    series = nw.from_native(y, allow_series=True, pass_through=True)
+    name = series.name if isinstance(series, nw.Series) else None
+    return (name,) if isinstance(name, str) and name else ()
+
+
 def as_array(X: object) -> Any:
     """Convert a frame to a numpy array ``(n, d)``; return anything else unchanged."""
     if not is_frame(X):

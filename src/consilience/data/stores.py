@@ -47,7 +47,7 @@ def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     InvalidInputError
-        If nothing matches.
+        If nothing matches, or if the files are those of a Delta table.
     """
     if not isinstance(pattern, str):
         found = tuple(pattern)
@@ -171,10 +171,24 @@ def _local_path(uri: str) -> str:
 
 def _local(pattern: str) -> list[str]:
     path = Path(_local_path(pattern)).absolute()
-    if path.is_file():
-        return [str(path)]
     root = Path(path.anchor)
-    return [str(found) for found in root.glob(str(path.relative_to(root))) if found.is_file()]
+    matched = [path] if path.is_file() else root.glob(str(path.relative_to(root)))
+    files = [found for found in matched if found.is_file()]
+    for folder in {parent for file in files for parent in file.parents}:
+        if (folder / DELTA_LOG).is_dir():
+            raise InvalidInputError(_say_delta(str(folder)))
+    return list(map(str, files))
+
+
+DELTA_LOG = "_delta_log"
+"""Folder beside the Parquet files of a Delta table that says which of them hold its rows."""
+
+
+def _say_delta(folder: str) -> str:
+    return (
+        f"{folder} is a Delta table, whose files also have rows that were deleted or replaced: pass the list of the "
+        f"files of one version, DeltaTable({folder!r}).file_uris() of the package deltalake, instead of a pattern"
+    )
 
 
 def _stored(pattern: str) -> list[str]:
@@ -189,6 +203,11 @@ def _stored(pattern: str) -> list[str]:
         else:
             base = fs.FileSelector("/".join(parts[:fixed]), allow_not_found=True, recursive=fixed < len(parts) - 1)
             infos = store.get_file_info(base)
+        logs = store.get_file_info([f"{'/'.join(parts[:i])}/{DELTA_LOG}" for i in range(1, fixed)])
+    places = [info.path for info in (*infos, *logs) if info.type != fs.FileType.NotFound]
+    for folder, log, _ in (path.partition(f"/{DELTA_LOG}") for path in places):
+        if log:
+            raise InvalidInputError(_say_delta(f"s3://{folder}"))
     keys = [info.path for info in infos if info.type == fs.FileType.File and _matches(info.path.split("/"), parts)]
     return [f"s3://{quote(key, safe='/=')}" + (f"?{query}" if query else "") for key in keys]
 

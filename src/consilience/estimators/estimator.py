@@ -64,6 +64,7 @@ class MixtureEstimator(BaseEstimator):
     columns_: Dictionary
     classes_: np.ndarray
     n_features_in_: int
+    response_names_: tuple[str, ...]
     _backend: str | None = None
     _size_of_fit: str | None = None
 
@@ -108,6 +109,7 @@ class MixtureEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         validation.check_parameters(self)
         names, self._backend = frames.frame_names(X), frames.backend_of(X)
+        self.response_names_ = frames.series_names(y)
         with validation.name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
             rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:

@@ -39,6 +39,7 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
         classes=estimator._classes_of(parts),
         dictionary=validation.read_dictionary(estimator, [site["X"] for site in parts]),
     )
+    estimator.response_names_ = frames.series_names(parts[0].get("y"))
     sizes = (name for name in validation.SIZES for site in parts if site.get(name) is not None)
     estimator._size_of_fit = next(sizes, None)
     return [_rows_of_site(estimator, name, site) for name, site in sites.items()]
@@ -79,6 +80,11 @@ def column_roles(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the covariate columns and the response columns of a table; a Gaussian mixture has responses only."""
     return estimator._roles(features, target)
+
+
+def set_response(estimator: MixtureEstimator, names: Sequence[str]) -> None:
+    """Set the names of the responses before a fit, or none."""
+    estimator.response_names_ = tuple(names)
 
 
 def size_of_fit(estimator: MixtureEstimator) -> str | None:

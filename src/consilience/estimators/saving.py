@@ -24,7 +24,7 @@ from consilience.estimators.validation import check_parameters, check_size_name
 from consilience.files import SavedFit, SavedModel
 from consilience.files.json_text import read_text
 from consilience.fit.parameters import parameters
-from consilience.fitted.protocols import term_names
+from consilience.fitted.protocols import given_names, term_names
 from consilience.model import ColumnSummary, Mixture
 
 FRAMES = ("pandas", "polars", "pyarrow", "modin.pandas", "cudf")
@@ -62,6 +62,7 @@ def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False, kit
         frame=frame if frame in FRAMES else None,
         classes=getattr(estimator, "classes_", None),
         size=estimator._size_of_fit,
+        responses=given_names(estimator),
     )
 
 
@@ -129,7 +130,7 @@ def restore_fit(estimator: MixtureEstimator, saved: SavedModel) -> None:
     if saved.size is not None:
         check_size_name(estimator.family, saved.size)
     estimator._set_results(saved.mixture, saved.inference, saved.fit)
-    estimator._size_of_fit = saved.size
+    estimator._size_of_fit, estimator.response_names_ = saved.size, saved.responses
     estimator._backend = saved.frame if saved.frame and find_spec(saved.frame.split(".")[0]) else None
     if tuple(term_names(estimator)) != saved.terms:
         raise InvalidInputError("the terms of the model are not those of its columns")

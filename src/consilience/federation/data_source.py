@@ -21,7 +21,7 @@ from consilience.data.shards import column_names_in, column_types, distinct_valu
 from consilience.data.stores import expand, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.federated import chosen_coding, column_roles, set_columns, set_size, site_rows
+from consilience.estimators.federated import chosen_coding, column_roles, set_columns, set_response, set_size, site_rows
 from consilience.federation.federated_fit import list_some
 from consilience.messages import SiteError
 from consilience.messages.site_names import site_names
@@ -169,6 +169,7 @@ class Shards:
             dictionary = self._dictionary(features, types, estimator) if features else None
             columns = replace(columns, features=features, target=target, classes=classes, dictionary=dictionary)
             set_columns(estimator, names, classes=classes, dictionary=dictionary)
+            set_response(estimator, self.columns.target)
         return [Site(name, Shard(uri, columns)) for name, uri in zip(self.names, self.uris, strict=True)]
 
     @property

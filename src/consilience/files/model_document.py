@@ -473,6 +473,7 @@ class ModelDocument(Part):
     frame: Literal["pandas", "polars", "pyarrow", "modin.pandas", "cudf"] | None = None
     classes: ClassesDocument | None = None
     size: Literal["exposure", "trials"] | None = None
+    responses: Names | None = None
     terms: Annotated[list[Words], Field(min_length=1, max_length=10**6)]
     mixture: documents.MixtureDocument
     fit: FitDocument
@@ -490,6 +491,7 @@ class ModelDocument(Part):
             estimator={"class": saved.estimator, "parameters": dict(saved.parameters)},
             columns=[ColumnDocument.of(column) for column in saved.columns.columns],
             classes=None if saved.classes is None else ClassesDocument.of(saved.classes),
+            responses=list(saved.responses) or None,
             mixture=documents.MixtureDocument.of(saved.mixture),
             fit=FitDocument.of(saved.fit),
             inference=InferenceDocument.of(saved.inference, saved.terms),
@@ -515,4 +517,5 @@ class ModelDocument(Part):
             self.frame,
             None if self.classes is None else self.classes.value(),
             self.size,
+            tuple(self.responses or ()),
         )

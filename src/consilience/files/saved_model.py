@@ -106,6 +106,8 @@ class SavedModel:
     classes : (C,) array or None
     size : str or None
         Name of the size of the rows, ``"exposure"`` or ``"trials"``.
+    responses : tuple of str
+        Names of the responses in the data; empty if they had none.
 
     Examples
     --------
@@ -129,6 +131,7 @@ upgrade consilience
     frame: str | None = None
     classes: np.ndarray | None = None
     size: str | None = None
+    responses: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """Return the model as JSON text."""

@@ -16,6 +16,7 @@ from consilience.fitted.protocols import (
     FittedMixture,
     expert_label,
     follows_noise,
+    model_title,
     noun,
     response_names,
     term_names,
@@ -79,7 +80,9 @@ def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
 
 def _head(estimator: FittedMixture) -> str:
     rows = [f"{a:<16}{b:>12}    {c:<16}{d:>16}" for a, b, c, d in head_rows(estimator)]
-    return "\n".join([estimator.title, "=", *rows, f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)", "="])
+    return "\n".join(
+        [model_title(estimator), "=", *rows, f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)", "="]
+    )
 
 
 def _expert_tables(estimator: FittedMixture, level: float) -> list[str]:
@@ -323,7 +326,9 @@ def summary_html(estimator: FittedMixture) -> str:
     rest = (*others, *(() if gate is None else (gate,)), *between_parts(estimator))
     tables += "".join(_table_html(estimator, part, {}) for part in rest)
     notes = "".join(f"<li>{escape(note)}</li>" for note in [str(estimator.stop_reason_), *fit_notes(estimator)])
-    return f"<div><strong>{escape(estimator.title)}</strong>{_facts_html(estimator)}{tables}<ul>{notes}</ul></div>"
+    return (
+        f"<div><strong>{escape(model_title(estimator))}</strong>{_facts_html(estimator)}{tables}<ul>{notes}</ul></div>"
+    )
 
 
 def _facts_html(estimator: FittedMixture) -> str:

@@ -10,7 +10,15 @@ import numpy as np
 from consilience.fit import bic
 from consilience.fit.inference import part_in_words
 from consilience.fitted import effects
-from consilience.fitted.protocols import FittedMixture, expert_label, is_needless, join_words, noun, response_names
+from consilience.fitted.protocols import (
+    FittedMixture,
+    expert_label,
+    is_needless,
+    join_words,
+    model_title,
+    noun,
+    response_names,
+)
 
 SHOWN = 3
 """Maximum number of effects of a part that are stated with figures."""
@@ -31,7 +39,7 @@ def describe_fit(estimator: FittedMixture, level: float) -> str:
 
 def _opening(estimator: FittedMixture, level: float) -> str:
     K, n = estimator.mixture_.K, estimator.n_labels_
-    text = f"{estimator.title}: {K} {noun(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
+    text = f"{model_title(estimator)}: {K} {noun(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
     text += f" Brackets hold {_percent(level)} intervals."
     designs = estimator.coordinates_
     every = dict.fromkeys(step for design in designs for step in effects.covariate_steps(estimator, design))
