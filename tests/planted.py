@@ -260,6 +260,27 @@ DEFECTS = (
         "estimators/test_frames.py",
     ),
     Defect(
+        "an unknown level takes the reference for the average",
+        "estimators/validation.py",
+        'estimator.coordinates_ if chosen == "average" else ()',
+        "()",
+        "estimators/test_categories.py",
+    ),
+    Defect(
+        "dates are read as numbers",
+        "columns/column_kinds.py",
+        'nw.Date: "dates"',
+        'nw.Date: "number"',
+        "test_mistakes.py",
+    ),
+    Defect(
+        "the files of a Delta table are taken by a pattern",
+        "data/stores.py",
+        "if (folder / DELTA_LOG).is_dir()",
+        "if False",
+        "test_mistakes.py",
+    ),
+    Defect(
         "polars gives pandas",
         "columns/frames.py",
         'import_module(backend or "pandas")',

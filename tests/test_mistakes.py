@@ -361,9 +361,7 @@ def test_the_files_of_a_delta_table_are_not_taken_by_a_pattern(tmp_path: Path, p
     (tmp_path / "table" / "year=2024").mkdir()
     for name in ("a.parquet", "year=2024/a.parquet"):
         write(tmp_path / "table" / name, table())
-    said = (
-        rf"^{tmp_path}/table is a Delta table, whose files also have rows that .* DeltaTable\(.*file_uris"
-    )
+    said = rf"^{tmp_path}/table is a Delta table, whose files also have rows that .* DeltaTable\(.*file_uris"
     with pytest.raises(ConsilienceError, match=said):
         Federation.from_parquet(f"{tmp_path}/{pattern}", target="y")
     listed = [str(tmp_path / "table" / "a.parquet")]  # as DeltaTable.file_uris() does

@@ -1,5 +1,9 @@
 """Data frames with categories: coded against a reference level, named in every table, and checked by name."""
 
+import warnings
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from consilience import (
@@ -20,6 +24,7 @@ from consilience import (
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
     OneShot,
+    load,
 )
 from consilience.errors import InvalidInputError, RoundStoppedError
 
@@ -255,3 +260,77 @@ def test_the_categories_of_polars_are_sorted():
         pl.from_pandas(table[["age", "fuel"]]).with_columns(pl.col("fuel").cast(pl.Categorical)), y
     )
     assert model.columns_.columns[1].levels == ("diesel", "gas", "petrol")
+
+
+# ---------------------------------------------------------------------- levels that were not in the fit
+
+
+def by_site() -> tuple[pd.DataFrame, np.ndarray]:
+    """Return a table sorted by site: 30 rows of each of five."""
+    rng = np.random.default_rng(3)
+    age = rng.normal(size=150)
+    site = np.repeat(list("abcde"), 30)
+    return pd.DataFrame({"age": age, "site": site}), 2 * age + (site == "b") + 0.3 * rng.normal(size=150)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_reference_stands_in_for_a_level_that_was_not_in_the_fit(intercept: bool) -> None:
+    table, y = by_site()
+    options = {"fit_intercept": intercept, "reference_levels": {"site": "b"}, "unknown_levels": "reference"}
+    model = MixtureOfRegressions(1, **options).fit(table, y)
+    new = table[:6].assign(site=["new", "b", "a", "new", "b", "newer"])
+    known = new.assign(site=["b", "b", "a", "b", "b", "b"])
+    assert np.array_equal(model.predict(new), model.predict(known))
+
+
+@pytest.mark.parametrize("weight", [None, np.arange(150.0)])
+def test_the_average_stands_in_with_each_level_by_its_share(weight: np.ndarray | None, tmp_path: Path) -> None:
+    table, y = by_site()
+    model = MixtureOfExpertsRegressor(2, unknown_levels="average", random_state=0, n_init=2).fit(table, y, weight)
+    shares = [np.average(table["site"] == level, weights=weight) for level in "bcde"]
+    found = model.covariates(table[:3].assign(site=["new", "c", "newer"]))
+    np.testing.assert_allclose(found[[0, 2], 1:], [shares, shares], rtol=1e-12)
+    assert np.array_equal(found[1, 1:], [0, 1, 0, 0])
+    model.save(tmp_path / "model.json")
+    again = load(tmp_path / "model.json")
+    new = table.assign(site="new")
+    assert np.array_equal(again.predict(new), model.predict(new))
+
+
+@pytest.mark.parametrize(("chosen", "works"), [("error", False), ("reference", True), ("average", True)])
+def test_cross_validation_on_a_table_sorted_by_site(chosen: str, works: bool) -> None:
+    table, y = by_site()
+    model = MixtureOfRegressions(1, unknown_levels=chosen)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns of scores that failed
+        scores = cross_val_score(model, table, y, cv=KFold(5), error_score=np.nan)
+    assert np.all(np.isfinite(scores)) == works
+    if works:
+        assert scores.min() > 0.7
+
+
+def test_an_average_of_sites_is_the_average_over_all(tmp_path: Path) -> None:
+    table, y = by_site()
+    half = np.arange(150) % 2 == 0
+    sites = Federation({"north": (table[half], y[half]), "south": (table[~half], y[~half])})
+    model = sites.fit(MixtureOfRegressions(1, unknown_levels="average")).model
+    np.testing.assert_allclose(model.covariates(table[:1].assign(site="new"))[0, 1:], 0.2, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"unknown_levels": "mean"}, "unknown_levels='mean': expected one of error, reference, average"),
+        ({"unknown_levels": "average", "fit_intercept": False}, "'average' needs fit_intercept=True"),
+    ],
+)
+def test_a_rule_for_unknown_levels_that_cannot_be_is_named(options: dict[str, Any], said: str) -> None:
+    table, y = by_site()
+    with pytest.raises(InvalidInputError, match=said):
+        MixtureOfRegressions(1, **options).fit(table, y)
+
+
+def test_the_error_of_an_unknown_level_names_the_way_out() -> None:
+    table, y = by_site()
+    with pytest.raises(InvalidInputError, match="Set unknown_levels to 'reference' or 'average'"):
+        MixtureOfRegressions(1).fit(table, y).predict(table.assign(site="new"))

@@ -28,7 +28,7 @@ COMMON = {
     *("summary", "to_frame", "describe", "infer", "save", "report", "to_onnx"),
     *("covariates", "rows"),  # data in the form that the mixture reads, for pictures
     *("set_params", "get_params", "get_metadata_routing"),  # scikit-learn's
-    *("title", "order_name", "family"),
+    *("title", "order_name", "family", "response_names_"),
 }
 OWN = {
     MixtureOfExpertsRegressor: {"log_density", "predict_experts", "predict_quantiles", "gate_kind"},

@@ -121,18 +121,27 @@ def number_dictionary(parts: Sequence[Any]) -> Dictionary:
     return Dictionary.of_numbers(names)
 
 
-def encode_columns(X: Any, dictionary: Dictionary) -> Array:
+def encode_columns(X: Any, dictionary: Dictionary, unknown: Array | None = None) -> Array:
     """Return the covariates ``(n, terms)`` of a frame or array; NaN where a value is missing.
+
+    Parameters
+    ----------
+    X : (n, d) array or frame
+    dictionary : Dictionary
+    unknown : (terms,) array, optional
+        Values of the indicators of a level that is not in the dictionary.
 
     Raises
     ------
     InvalidInputError
-        If a category has a level that is not in the dictionary, which is named.
+        If a category has such a level, which is named, and ``unknown`` is not given.
     """
-    parts = [
-        _indicators(_arrow(X, j, column.name), column) if column.is_category else _apply_rule(X, j, column)
-        for j, column in enumerate(dictionary.columns)
-    ]
+    parts, at = [], 0
+    for j, column in enumerate(dictionary.columns):
+        own = None if unknown is None else unknown[at : at + len(column.terms)]
+        coded = column.is_category
+        parts.append(_indicators(_arrow(X, j, column.name), column, own) if coded else _apply_rule(X, j, column))
+        at += len(column.terms)
     return np.column_stack(parts) if parts else np.empty((len(X), 0))
 
 
@@ -167,17 +176,20 @@ def _in_order_of_appearance(X: Any, j: int) -> bool:
     return frame.implementation.is_polars() and isinstance(frame[:, j].dtype, nw.Categorical)
 
 
-def _indicators(values: pa.Array, column: Column) -> Array:
+def _indicators(values: pa.Array, column: Column, stand_in: Array | None) -> Array:
     codes = codes_of(values, column.levels)
-    if np.any(codes == -2):
+    if np.any(codes == -2) and stand_in is None:
         unknown = unknown_in(values, codes)
         more = f" and {len(unknown) - LEVELS_SHOWN} more" if len(unknown) > LEVELS_SHOWN else ""
         raise InvalidInputError(
             f"column {column.name!r} has levels that were not in the fit: "
-            f"{', '.join(map(repr, unknown[:LEVELS_SHOWN]))}{more}; expected {', '.join(map(repr, column.levels))}"
+            f"{', '.join(map(repr, unknown[:LEVELS_SHOWN]))}{more}; expected {', '.join(map(repr, column.levels))}. "
+            "Set unknown_levels to 'reference' or 'average' to predict for them all the same"
         )
     found: Array = column.indicators(codes)
     found[codes == -1] = np.nan
+    if stand_in is not None:
+        found[codes == -2] = stand_in
     return found
 
 

@@ -30,8 +30,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         Number of experts K.
     gate : {"softmax", "constant"}
         Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
-    fit_intercept, categorical_features, reference_levels, gate_features, expert_features, n_init, max_iter
-    tol, gate_ridge, mixture_init, random_state, n_jobs, verbose
+    fit_intercept, categorical_features, reference_levels, unknown_levels, gate_features, expert_features
+    n_init, max_iter, tol, gate_ridge, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     expert_ridge : float, optional
         Total ridge penalty on the experts' slopes, in standardised coordinates. By default a penalty of 0.001 on the
@@ -76,6 +76,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         fit_intercept: bool = True,
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
+        unknown_levels: str = "error",
         gate_features: Sequence[str | int] | None = None,
         expert_features: Sequence[str | int] | None = None,
         n_init: int = 6,

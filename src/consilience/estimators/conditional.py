@@ -24,6 +24,7 @@ class ConditionalMixture(MixtureEstimator):
     fit_intercept: bool
     categorical_features: Any
     reference_levels: Mapping[str, Any] | None
+    unknown_levels: str
     gate_ridge: float
     expert_ridge: float | None
 

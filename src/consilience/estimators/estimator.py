@@ -64,7 +64,7 @@ class MixtureEstimator(BaseEstimator):
     columns_: Dictionary
     classes_: np.ndarray
     n_features_in_: int
-    response_names_: tuple[str, ...]
+    response_names_: tuple[str, ...] = ()
     _backend: str | None = None
     _size_of_fit: str | None = None
 

@@ -23,7 +23,7 @@ class MixtureOfRegressions(RegressionMixture):
         Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
-    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, n_init, max_iter, tol
+    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, unknown_levels, n_init, max_iter, tol
     expert_ridge, reg_covar, shape_ratio, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
@@ -63,6 +63,7 @@ class MixtureOfRegressions(RegressionMixture):
         fit_intercept: bool = True,
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
+        unknown_levels: str = "error",
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,

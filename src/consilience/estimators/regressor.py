@@ -191,6 +191,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         category has an indicator for each level but one, in terms named ``fuel[diesel]``.
     reference_levels : mapping of str to level, optional
         Level of a category against which the others are coded, by the name of its column; the first by default.
+    unknown_levels : {"error", "reference", "average"}
+        What a prediction does with a level that was not in the fit: raise an error, take the reference level for it,
+        or take the average of the rows of the fit, each level with its share.
     gate_features, expert_features : sequence of str or int, optional
         Columns that the gate (concomitant variables) and the experts read, by name or index; all by default.
     n_init : int
@@ -239,6 +242,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Mean weight of each expert over the data.
     log_likelihood_ : float
         Log-likelihood without penalty.
+    response_names_ : tuple of str
+        Names of the responses in the data; empty if ``y`` had none.
     inference_ : Inference
         Standard errors and intervals, or the reason why they are withheld.
     starts_ : StartEnds
@@ -281,6 +286,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         fit_intercept: bool = True,
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
+        unknown_levels: str = "error",
         gate_features: Sequence[str | int] | None = None,
         expert_features: Sequence[str | int] | None = None,
         n_init: int = 6,

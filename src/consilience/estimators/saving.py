@@ -24,7 +24,7 @@ from consilience.estimators.validation import check_parameters, check_size_name
 from consilience.files import SavedFit, SavedModel
 from consilience.files.json_text import read_text
 from consilience.fit.parameters import parameters
-from consilience.fitted.protocols import given_names, term_names
+from consilience.fitted.protocols import term_names
 from consilience.model import ColumnSummary, Mixture
 
 FRAMES = ("pandas", "polars", "pyarrow", "modin.pandas", "cudf")
@@ -62,7 +62,7 @@ def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False, kit
         frame=frame if frame in FRAMES else None,
         classes=getattr(estimator, "classes_", None),
         size=estimator._size_of_fit,
-        responses=given_names(estimator),
+        responses=estimator.response_names_,
     )
 
 

@@ -51,6 +51,11 @@ def check_parameters(estimator: MixtureEstimator) -> None:
     ratio = getattr(estimator, "shape_ratio", 1.0)
     if not (isinstance(ratio, int | float | np.number) and 1 <= ratio < np.inf):
         raise InvalidInputError(f"shape_ratio={ratio!r}: expected a finite number of at least 1")
+    unknown = getattr(estimator, "unknown_levels", "error")
+    if unknown not in UNKNOWN_LEVELS:
+        raise InvalidInputError(f"unknown_levels={unknown!r}: expected one of {', '.join(UNKNOWN_LEVELS)}")
+    if unknown == "average" and not getattr(estimator, "fit_intercept", True):
+        raise InvalidInputError("unknown_levels='average' needs fit_intercept=True: choose 'reference', or 'error'")
     thread_count(estimator.n_jobs)
     start = estimator.mixture_init
     if start is not None and not (isinstance(start, Mixture) and order == start.K):
@@ -95,7 +100,7 @@ def validate_columns(
         estimator.columns_ = _read_columns(estimator, X)
     if not estimator.columns_.is_plain or frames.has_objects(X):
         check_column_count(estimator, X, names, reset=reset)
-        found = _check_arrays(encode_columns(X, estimator.columns_), y, **given)
+        found = _check_arrays(encode_columns(X, estimator.columns_, None if reset else stand_in(estimator)), y, **given)
     elif names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
         if not reset:
             check_feature_names(estimator, names)
@@ -118,6 +123,23 @@ def _read_columns(estimator: MixtureEstimator, X: Any) -> Dictionary:
     if frames.is_frame(X) or not (by_type or issparse(X) or np.ndim(X) != 2):
         return read_dictionary(estimator, [X])
     return Dictionary(())
+
+
+UNKNOWN_LEVELS = ("error", "reference", "average")
+"""What an estimator does with a level that was not in the fit."""
+
+
+def stand_in(estimator: MixtureEstimator) -> Array | None:
+    """Return the values of the indicators of a level that was not in the fit, ``(terms,)``; None for an error."""
+    chosen = getattr(estimator, "unknown_levels", "error")
+    if chosen == "error" or not hasattr(estimator, "mixture_"):
+        return None
+    means = np.zeros(len(estimator.columns_.terms))
+    for design in estimator.coordinates_ if chosen == "average" else ():
+        means[list(design.read)] = design.centre
+        if design.others is not None:
+            means[list(design.unread)] = design.others[:, 0]
+    return means
 
 
 def read_dictionary(estimator: MixtureEstimator, parts: Sequence[Any]) -> Dictionary:

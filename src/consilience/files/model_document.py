@@ -61,6 +61,7 @@ class ConditionalParameters(ClimbParameters):
         Literal["from_dtype"] | Features, documents.expecting('"from_dtype" or a list of names or indices of columns')
     ]
     reference_levels: dict[str, Level] | None
+    unknown_levels: Literal["error", "reference", "average"] = "error"
     gate_ridge: NotNegative
     expert_ridge: NotNegative | None
 

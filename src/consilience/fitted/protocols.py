@@ -40,6 +40,7 @@ class FittedMixture(Protocol):
     inference_: Inference
     columns_: Dictionary
     classes_: np.ndarray
+    response_names_: tuple[str, ...]
     n_features_in_: int
     specification_: Specification
     coordinates_: tuple[Design, Design]
@@ -206,18 +207,13 @@ def response_names(estimator: FittedMixture) -> list[str]:
     if not estimator.mixture_.gate.reads_covariates and estimator.mixture_.design.d == 0:  # a Gaussian mixture
         names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(count)])
         return [str(name) for name in names]
-    named = given_names(estimator)
+    named = estimator.response_names_
     return [*named] if len(named) == count else ["y"] if count == 1 else [f"y{j}" for j in range(count)]
-
-
-def given_names(estimator: FittedMixture) -> tuple[str, ...]:
-    """Return the names that the responses had in the data; empty if they had none."""
-    return tuple(getattr(estimator, "response_names_", ()))
 
 
 def model_title(estimator: FittedMixture) -> str:
     """Return the title of a model with the names of its responses, if the data had them."""
-    names = given_names(estimator)
+    names = estimator.response_names_
     return f"{estimator.title} of {join_words(names)}" if 0 < len(names) <= TITLE_NAMES else estimator.title
 
 
