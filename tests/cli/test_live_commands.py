@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from consilience.cli.app import app
 from consilience.datasets.hospitals import STUDY
 from consilience.kit.mandate import FILE, Mandate
+from consilience.kit.private_files import write_alone
 from consilience.kit.serving import PLACE, STATE
 from mail_office import TABLES, Office, study_with
 
@@ -93,14 +94,20 @@ def test_a_draft_is_not_overwritten_and_a_refusal_to_sign_signs_nothing(office: 
 def test_status_says_in_its_exit_status_what_people_must_see(office: Office) -> None:
     path = office.folders["ash"].path / PLACE / STATE
     path.parent.mkdir()
-    for word, seen, status in (
-        ("waits", "2999-01-01T00:00:00Z", 0),
-        ("waits", "2020-01-01T00:00:00Z", 1),
-        ("refused", "2999-01-01T00:00:00Z", 1),
-        ("link-down", "2999-01-01T00:00:00Z", 1),
+    soon, past = "2999-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
+    for word, seen, with_program, without in (
+        ("waits", soon, 0, 1),
+        ("waits", past, 1, 1),  # it hangs
+        ("refused", soon, 1, 1),
+        ("link-down", soon, 1, 1),
+        ("fault", soon, 1, 1),
+        ("needs-approval", soon, 0, 1),
+        ("finished", past, 0, 0),  # the run is over
     ):
         path.write_text(json.dumps({"state": word, "round": 1, "seen": seen, "pid": os.getpid()}))
-        assert f"state={word}" in done("site", "status", "ash", "--in", "sites", status=status).stdout
+        with write_alone(path):
+            assert f"state={word}" in done("site", "status", "ash", "--in", "sites", status=with_program).stdout
+        assert f"state={word}" in done("site", "status", "ash", "--in", "sites", status=without).stdout
     done("site", "pause", "ash", "--in", "sites")
     assert (path.parent / "pause").exists()
     done("site", "resume", "ash", "--in", "sites")

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from consilience.cli.app import app
+from consilience.couriers.letter_stores import FolderStore
 from consilience.datasets.hospitals import STUDY
 from consilience.estimators.saving import load
 from consilience.kit.combination import simulate_study
 from consilience.kit.folder import KEY
+from consilience.kit.serving import STATE, is_served
 from letter_servers import NGINX, free_port, needs_nginx, roster_of, wait_for
 from mail_office import TABLES, study_with
+from serving_office import ServingOffice
 
 CONTRACT = STUDY.replace("[model]", 'trust = "coordinator"\n[model]', 1)
 PLAN = study_with('name = "OneShot", refine = 0', text=CONTRACT)
@@ -82,3 +90,45 @@ def test_a_live_run_by_its_programs_alone(tmp_path: Path) -> None:
     expected = simulate_study(PLAN, FEW).best.model.mixture_.coefficients
     assert (load(tmp_path / "model.json").mixture_.coefficients == expected).all()
     assert json.loads(say("live", "watch", "box", "--json"))["finished"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name == "nt", reason="the supervisor is a shell")
+def test_a_supervisor_begins_a_killed_program_again(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    office = ServingOffice(tmp_path, PLAN, lambda _: store, tables=FEW)
+    assert office.advance() is None
+    office.post.step()
+    words = ["site", "serve", "ash", "--in", "sites", "--store", "store", "--table", "ash.parquet", "--poll", "0.1"]
+    program = [sys.executable, "-c", "from consilience.cli.app import main; main()", *words]
+    folder, state = office.folders["ash"], office.programs["ash"].place / STATE
+
+    def seen(what: Callable[[], bool]) -> None:
+        until = time.monotonic() + 120
+        while not what():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def waits(*others: int) -> bool:
+        found = json.loads(state.read_text()) if state.exists() else {}
+        return found.get("state") == "waits" and found["pid"] not in others
+
+    def status() -> int:
+        return CliRunner().invoke(app, ["site", "status", "ash", "--in", str(tmp_path / "sites")]).exit_code
+
+    loop = ["sh", "-c", 'while :; do "$@"; sleep 0.5; done', "supervisor", *program]
+    supervisor = subprocess.Popen(loop, cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        seen(waits)
+        assert status() == 0
+        pid = json.loads(state.read_text())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        seen(lambda: not is_served(folder))
+        assert status() == 1
+        seen(lambda: waits(pid))
+        assert status() == 0
+    finally:
+        os.killpg(supervisor.pid, signal.SIGKILL)
+        supervisor.wait()
+    seen(lambda: status() == 1)
+    assert office.rounds_in_ledger("ash") == [1]

@@ -234,7 +234,7 @@ def test_a_clock_that_is_an_hour_off(hours: str, bits: list[float], tmp_path: Pa
 
     def command() -> None:
         enrolment, table = tmp_path / "own/enrol/ash.json", tmp_path / "ash.parquet"
-        words = ["site", "serve", "ash", "--enrolment", enrolment, "--table", table, "--where", tmp_path / "sites"]
+        words = ["site", "serve", "ash", "--enrolment", enrolment, "--table", table, "--in", tmp_path / "sites"]
         code = ["-c", "from consilience.cli.app import main; main()"]
         more = ["--proxy", "none", "--poll", "0.05", "--most", "1", "--once"]
         os.dup2(os.open(tmp_path / "ash.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)

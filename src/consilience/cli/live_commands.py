@@ -27,7 +27,20 @@ from consilience.kit.mail_folder import MailFolder
 from consilience.kit.mail_run import open_question
 from consilience.kit.mandate import FILE, Mandate, Mode, approve_question, draft_mandate, keep_draft, sign_mandate
 from consilience.kit.private_files import slug
-from consilience.kit.serving import ALARMS, ANSWERED, ASKS, FINISHED, PAUSE, PLACE, STATE, TOLD, Serving, State, serve
+from consilience.kit.serving import (
+    ALARMS,
+    ANSWERED,
+    ASKS,
+    FINISHED,
+    PAUSE,
+    PLACE,
+    STATE,
+    TOLD,
+    Serving,
+    State,
+    is_served,
+    serve,
+)
 
 CERTIFICATE = "certificate.pem"
 SHOWN = (ANSWERED, ASKS)
@@ -157,14 +170,15 @@ def resume_site(name: SiteName, where: Where = Path(), quiet: Quiet = False) -> 
 
 def show_site_status(
     name: SiteName,
-    stale: Annotated[float, typer.Option(min=1, help="Seconds of silence after which the program counts as gone.")] = (
-        600.0 + TOLD
-    ),
+    stale: Annotated[
+        float, typer.Option(min=1, help="Seconds of silence after which a program that runs counts as gone.")
+    ] = (600.0 + TOLD),
     where: Where = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Show where the site stands in its live run; status 1 if the program is gone, cannot work, or refuses."""
-    path = folder_of(name, where).path / PLACE / STATE
+    folder = folder_of(name, where)
+    path = folder.path / PLACE / STATE
     if not path.is_file():
         raise CommandError(CommandFault.FOLDER, "nothing serves this site yet: 'consilience site serve' does")
     with report_as(CommandFault.FOLDER):
@@ -172,7 +186,7 @@ def show_site_status(
     seen = datetime.strptime(str(found["seen"]), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     silent = (datetime.now(UTC) - seen).total_seconds()
     found["silent"] = round(silent)
-    found["gone"] = silent > stale
+    found["gone"] = found["state"] != FINISHED and (silent > stale or not is_served(folder))
     shown = State(str(found["state"]), {key: value for key, value in found.items() if key != "state"})
     Output(as_json).data(found, str(shown))
     if found["gone"] or found["state"] in ALARMS:

@@ -261,6 +261,15 @@ def serve(
             time.sleep(0.0 if state.word == ANSWERED else wait * random.uniform(0.8, 1.2))  # noqa: S311 - not in step
 
 
+def is_served(folder: SiteFolder) -> bool:
+    """Return whether a program serves a site on this machine, by the lock that it holds for as long as it lives."""
+    try:
+        with write_alone(folder.path / PLACE / STATE):
+            return False
+    except InvalidInputError:  # the lock is held, or this account may not know
+        return True
+
+
 def _tried(one: Serving) -> State:
     """Take a step; whatever fails is a state."""
     try:
