@@ -1027,6 +1027,13 @@ DEFECTS = (
         "(silent > stale)",
         "cli/test_live_commands.py",
     ),
+    Defect(
+        "a name in the HTML of a summary as it is",
+        "fitted/typeset.py",
+        "{escape(text)}</{tag}>",
+        "{text}</{tag}>",
+        "fitted/test_typeset.py",
+    ),
 )
 
 

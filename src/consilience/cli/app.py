@@ -336,7 +336,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     fitted = sorted((file for file in sent if isinstance(file, SiteFile)), key=lambda file: file.site)
     by_site = table_one(wanted, fitted) if fitted else None  # of files with noise there is none
     document: dict[str, Any] = {"file": str(out), "sites": [str(each) for each in orders.best.sites], "kits": kits}
-    text = model.summary()
+    text: str = model.summary()
     if by_site is not None:
         document |= {
             "waves": {file.site: {"wave": file.wave, "data_cut": file.data_cut} for file in fitted},

@@ -2,6 +2,7 @@
 
 from consilience.estimators.averages import average_contrasts, average_marginal_effects, average_predictions
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
+from consilience.estimators.comparison import ModelComparison, compare
 from consilience.estimators.gaussian_mixture import GaussianMixture
 from consilience.estimators.likelihood_ratio import OrderTest, order_test
 from consilience.estimators.mixture_of_regressions import MixtureOfRegressions
@@ -16,11 +17,13 @@ __all__ = [
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
+    "ModelComparison",
     "OrderSelection",
     "OrderTest",
     "average_contrasts",
     "average_marginal_effects",
     "average_predictions",
+    "compare",
     "load",
     "log_density_scorer",
     "order_test",

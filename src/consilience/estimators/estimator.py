@@ -35,8 +35,9 @@ from consilience.fit.selection import single_bic
 from consilience.fit.specification import check_size
 from consilience.fit.starts import Each, End, Task
 from consilience.fitted.protocols import check_level, follows_noise, generator, is_needless, parameter_table
-from consilience.fitted.summaries import summary_html, summary_text
+from consilience.fitted.summaries import summarise_fit, summary_html
 from consilience.fitted.tidy import glance_row, tidy_table
+from consilience.fitted.typeset import Summary
 from consilience.fitted.words import describe_fit
 from consilience.model import Mixture, Rows
 from consilience.model.summary import column_summary
@@ -372,8 +373,8 @@ class MixtureEstimator(BaseEstimator):
         if reference is not None and reference not in range(self.mixture_.K):
             raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
 
-    def summary(self, *, reference: int | None = None, level: float = 0.95) -> str:
-        """Return a one-screen text summary: likelihood, experts with standard errors and intervals, gate.
+    def summary(self, *, reference: int | None = None, level: float = 0.95) -> Summary:
+        """Return a one-screen summary: likelihood, experts with standard errors and intervals, gate.
 
         Parameters
         ----------
@@ -381,11 +382,16 @@ class MixtureEstimator(BaseEstimator):
             Print gate coefficients as contrasts to this expert (0 is the first) instead of centred.
         level : float
             Confidence level of the intervals.
+
+        Returns
+        -------
+        Summary
+            A text, whose ``to_html()``, ``to_latex()`` and ``to_markdown()`` have the same facts, tables and notes.
         """
         check_is_fitted(self)
         check_level(level)
         self._check_reference(reference)
-        return summary_text(self, reference=reference, level=level)
+        return summarise_fit(self, reference=reference, level=level)
 
     def describe(self, *, level: float = 0.95) -> str:
         """Return in plain sentences what each expert is: its share, where it holds, what goes with its response.

@@ -1,4 +1,4 @@
-"""Text and HTML summary of a fitted model."""
+"""Summary of a fitted model: its facts, tables and notes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from consilience.fitted.protocols import (
     term_names,
     terms_read,
 )
+from consilience.fitted.typeset import CELL_STYLE, NAME_STYLE, Summary, TextTable, facts_html, list_html
 from consilience.numerics.arrays import Array
 
 LONG_UP_TO = 32
@@ -31,8 +32,10 @@ EXPERTS_SHOWN = 6
 RESPONSES_SHOWN = 4
 NOTE_WIDTH = 110
 """Least width at which notes are wrapped."""
-GAP = 2
-"""Least number of spaces between two columns."""
+LONG = (12, 11, 11, 9, 8, 11, 11)
+"""Least widths of the columns of a table with a line for each coefficient."""
+WIDE = 21
+"""Least width of an expert's column in a table with a line for each term."""
 
 
 class CoefficientTable(NamedTuple):
@@ -46,20 +49,18 @@ class CoefficientTable(NamedTuple):
     cells: str = "coefficient (standard error)"
 
 
-def summary_text(estimator: FittedMixture, *, reference: int | None, level: float) -> str:
-    """Format the fit as text."""
-    sections = [
-        _head(estimator),
-        *_expert_tables(estimator, level),
-        _gate_table(estimator, reference, level),
-        *_between_tables(estimator),
-    ]
-    lines = "\n".join(section for section in sections if section).split("\n")
+def summarise_fit(estimator: FittedMixture, *, reference: int | None, level: float) -> Summary:
+    """Return the summary of a fit: one screen of text, or its tables."""
+    parts = [_expert_tables(estimator, level), _gate_tables(estimator, reference, level), _between_tables(estimator)]
+    sections = [("\n-\n" if part[0].ruled else "\n").join(map(TextTable.text, part)) for part in parts if part]
+    lines = "\n=\n".join([_head(estimator), *sections, ""]).rstrip("\n").split("\n")
     width = max(len(line) for line in lines)
     ruled = ["=" * width if line == "=" else "-" * width if line == "-" else line for line in lines]
-    return "\n".join(
-        [*ruled, *(fill(note, max(width, NOTE_WIDTH), subsequent_indent="  ") for note in fit_notes(estimator))]
-    )
+    notes = fit_notes(estimator)
+    wrapped = [fill(note, max(width, NOTE_WIDTH), subsequent_indent="  ") for note in notes]
+    tables = [table for part in parts for table in part]
+    said = [_stopped(estimator), *notes]
+    return Summary("\n".join([*ruled, *wrapped]), model_title(estimator), head_rows(estimator), tables, said)
 
 
 def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
@@ -80,12 +81,14 @@ def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
 
 def _head(estimator: FittedMixture) -> str:
     rows = [f"{a:<16}{b:>12}    {c:<16}{d:>16}" for a, b, c, d in head_rows(estimator)]
-    return "\n".join(
-        [model_title(estimator), "=", *rows, f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)", "="]
-    )
+    return "\n".join([model_title(estimator), "=", *rows, _stopped(estimator)])
 
 
-def _expert_tables(estimator: FittedMixture, level: float) -> list[str]:
+def _stopped(estimator: FittedMixture) -> str:
+    return f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)"
+
+
+def _expert_tables(estimator: FittedMixture, level: float) -> list[TextTable]:
     inference = estimator.inference_
     estimates, se, degrees = inference.estimates, inference.standard_errors(), inference.degrees_of_freedom()
     read, outputs = terms_read(estimator)[1], response_names(estimator)
@@ -96,15 +99,13 @@ def _expert_tables(estimator: FittedMixture, level: float) -> list[str]:
             outputs if len(names) == 1 else [t if len(outputs) == 1 else f"{o}: {t}" for o in outputs for t in names]
         )
         b, errors, df = (part.experts[:, :, read].reshape(K, -1) for part in (estimates, se, degrees))
-        body = [
-            "\n".join([_expert_head(estimator, k), _long_text(labels, b[k], errors[k], df[k], level)]) for k in range(K)
-        ]
-        return ["\n-\n".join(body), "="]
+        return [long_table(_expert_head(estimator, k), labels, (b[k], errors[k], df[k]), level) for k in range(K)]
     first, *others = wide_parts(estimator)
-    tables = [wide_text(first, expert_facts(estimator)), *(wide_text(part) for part in others)]
+    tables = [wide_table(first, expert_facts(estimator)), *(wide_table(part) for part in others)]
     if len(outputs) > RESPONSES_SHOWN and len(names) > 1:
-        tables.append(f"… {len(outputs)} responses or classes in all: see to_frame()")
-    return ["\n".join(tables), "="]
+        more = [tables[-1].more, f"… {len(outputs)} responses or classes in all: see to_frame()"]
+        tables[-1] = tables[-1]._replace(more="\n".join(line for line in more if line))
+    return tables
 
 
 def expert_facts(estimator: FittedMixture) -> dict[str, list[str]]:
@@ -153,46 +154,33 @@ def _shapes(estimator: FittedMixture) -> tuple[str, ...]:
     return experts.shape_names if experts.q == 1 else ()
 
 
-def _long_text(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
+def long_table(title: str, labels: list[str], figures: tuple[Array, Array, Array], level: float) -> TextTable:
+    """Return a table with a line for each coefficient: its error, statistic, P and interval.
+
+    ``figures`` are estimates, standard errors and degrees of freedom.
+    """
+    estimate, se, degrees = figures
     reach = quantile(level, degrees) * se
     tail, t = (1 - level) / 2, "t" if np.isfinite(degrees).any() else "z"
     statistic = np.divide(estimate, se, out=np.full(len(se), np.nan), where=se > 0)
     P = two_sided(statistic, degrees)
-    lines = [["", "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"]]
+    header, lines = ["", "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"], []
     for i, label in enumerate(labels):
         bounds = (estimate[i] - reach[i], estimate[i] + reach[i])
-        figures = [
-            format_number(estimate[i]),
-            format_number(se[i]),
-            _format_fixed(statistic[i], 2),
-            _format_fixed(P[i], 3),
-        ]
-        lines.append([label, *figures, *map(format_number, bounds)])
-    return align_columns(lines, (12, 11, 11, 9, 8, 11, 11))
+        tested = _format_fixed(statistic[i], 2), _format_fixed(P[i], 3)
+        lines.append([label, *map(format_number, (estimate[i], se[i])), *tested, *map(format_number, bounds)])
+    return TextTable(title, header, lines, LONG, ruled=True)
 
 
-def align_columns(lines: list[list[str]], least: tuple[int, ...]) -> str:
-    """Align columns: the first to the left, others to the right, each at least ``least`` wide and never touching."""
-    widths = [
-        max(width, *(len(line[j]) + GAP * (j > 0) for line in lines)) for j, width in enumerate(least[: len(lines[0])])
-    ]
-    return "\n".join(
-        f"{line[0]:<{widths[0]}}"
-        + "".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
-        for line in lines
-    )
-
-
-def wide_text(table: CoefficientTable, facts: Mapping[str, list[str]] | None = None) -> str:
-    """Format a table as text; ``facts`` are further lines, such as the shares of all experts."""
+def wide_table(table: CoefficientTable, facts: Mapping[str, list[str]] | None = None) -> TextTable:
+    """Return a table with a line for each term; ``facts`` are further lines, such as the shares of all experts."""
     experts, names = table.experts[:EXPERTS_SHOWN], table.names[:TERMS_SHOWN]
-    lines = [["", *(str(k + 1) for k in experts)]]
-    lines += [[name, *(values[k] for k in experts)] for name, values in (facts or {}).items()]
+    lines = [[name, *(values[k] for k in experts)] for name, values in (facts or {}).items()]
     lines += [[name, *(format_cell(table, k, j) for k in experts)] for j, name in enumerate(names)]
-    text = [f"{table.title}: {table.cells}", align_columns(lines, (12, *[21] * len(experts)))]
-    if len(table.names) > TERMS_SHOWN or len(table.experts) > EXPERTS_SHOWN:
-        text.append(f"… {len(table.names)} terms of {len(table.estimate)} experts in all: see to_frame()")
-    return "\n".join(text)
+    cut = len(table.names) > TERMS_SHOWN or len(table.experts) > EXPERTS_SHOWN
+    more = f"… {len(table.names)} terms of {len(table.estimate)} experts in all: see to_frame()" if cut else ""
+    header = ["", *(str(k + 1) for k in experts)]
+    return TextTable(f"{table.title}: {table.cells}", header, lines, (12, *[WIDE] * len(experts)), more)
 
 
 def format_cell(table: CoefficientTable, k: int, j: int) -> str:
@@ -223,22 +211,20 @@ def gate_part(estimator: FittedMixture, reference: int | None) -> CoefficientTab
     return CoefficientTable(title, names, estimate, se, experts)
 
 
-def _gate_table(estimator: FittedMixture, reference: int | None, level: float) -> str:
+def _gate_tables(estimator: FittedMixture, reference: int | None, level: float) -> list[TextTable]:
     table = gate_part(estimator, reference)
     if table is None:
-        return ""
+        return []
     if table.estimate.size > LONG_UP_TO:
-        return wide_text(table) + "\n="
+        return [wide_table(table)]
     normal = np.full(len(table.names), np.inf)
-    texts = [_long_text(table.names, table.estimate[k], table.se[k], normal, level) for k in table.experts]
-    heads = [f"{table.title}, {expert_label(estimator, k)}" for k in table.experts]
-    return "\n-\n".join(f"{head}\n{text}" for head, text in zip(heads, texts, strict=True)) + "\n="
+    heads = {k: f"{table.title}, {expert_label(estimator, k)}" for k in table.experts}
+    return [long_table(head, table.names, (table.estimate[k], table.se[k], normal), level) for k, head in heads.items()]
 
 
-def _between_tables(estimator: FittedMixture) -> list[str]:
-    """Format I² and τ² of each coefficient, log shape and gate, where sites sent fits of their own."""
-    tables = [wide_text(part) for part in between_parts(estimator)]
-    return ["\n".join(tables), "="] if tables else []
+def _between_tables(estimator: FittedMixture) -> list[TextTable]:
+    """Return I² and τ² of each coefficient, log shape and gate, where sites sent fits of their own."""
+    return [wide_table(part) for part in between_parts(estimator)]
 
 
 def between_parts(estimator: FittedMixture) -> list[CoefficientTable]:
@@ -313,10 +299,6 @@ def _format_fixed(value: float, digits: int) -> str:
     return "—" if not np.isfinite(value) else f"{value:.{digits}f}"
 
 
-CELL_STYLE = "padding:2px 10px;text-align:right"
-NAME_STYLE = "padding:2px 10px;text-align:left"
-
-
 def summary_html(estimator: FittedMixture) -> str:
     """Render a fit as HTML tables: overview, experts with their shapes, gate, notes."""
     first, *others = wide_parts(estimator)
@@ -325,19 +307,10 @@ def summary_html(estimator: FittedMixture) -> str:
     tables = _table_html(estimator, first, shapes)
     rest = (*others, *(() if gate is None else (gate,)), *between_parts(estimator))
     tables += "".join(_table_html(estimator, part, {}) for part in rest)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in [str(estimator.stop_reason_), *fit_notes(estimator)])
+    notes = list_html([str(estimator.stop_reason_), *fit_notes(estimator)])
     return (
-        f"<div><strong>{escape(model_title(estimator))}</strong>{_facts_html(estimator)}{tables}<ul>{notes}</ul></div>"
+        f"<div><strong>{escape(model_title(estimator))}</strong>{facts_html(head_rows(estimator))}{tables}{notes}</div>"
     )
-
-
-def _facts_html(estimator: FittedMixture) -> str:
-    styles = (NAME_STYLE, CELL_STYLE, NAME_STYLE, CELL_STYLE)
-    rows = (
-        "".join(f'<td style="{style}">{value}</td>' for style, value in zip(styles, row, strict=True))
-        for row in head_rows(estimator)
-    )
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mapping[str, list[str]]) -> str:
