@@ -103,12 +103,12 @@ faults number="100" seed="0" engine="inprocess":
 mail-faults number="200" seed="0":
     cd tests && python mail_faults.py {{ number }} {{ seed }}
 
-# pictures of two reports, their A4 pages, a text dump, and what axe-core finds, to look at
-screenshots folder="dist/screenshots":
+# pictures of two reports, or of these pages, their A4 pages, a text dump, and what axe-core finds, to look at
+screenshots folder="dist/screenshots" *pages:
     python -m pip install --quiet --group look
     mkdir -p {{ folder }}
     cd {{ folder }} && npm pack --silent axe-core@4
-    python tests/screenshots.py {{ folder }} {{ folder }}/axe-core-4*.tgz
+    python tests/screenshots.py {{ folder }} {{ folder }}/axe-core-4*.tgz {{ pages }}
 
 # what four hospitals and a coordinator type, read and wait for, from raw exports to the reports
 consortium:

@@ -153,12 +153,6 @@ def test_an_answer_has_one_hash_and_one_size_from_the_preview_to_the_report(
         assert f"{name}{len(paths)}{total}\n" in report
 
 
-def done_model(place: Path) -> None:
-    from consilience.kit.combination import simulate_study
-
-    simulate_study(study_with(), {"oak": TABLES["oak"]}).best.model.save(place / "start.json")
-
-
 # ---------------------------------------------------------------- parts
 
 

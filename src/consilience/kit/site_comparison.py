@@ -399,8 +399,8 @@ def _logit(share: Array) -> Array:
 
 def _shuffled(site: str, column: Column) -> ColumnFinding:
     text = (
-        f"{column.name} is related to the other columns everywhere but here: were its cells sorted, or joined, apart "
-        "from the rows?"
+        f"{column.name} is related to the other columns elsewhere and hardly here: is this so, or were its cells "
+        "sorted, or joined, apart from the rows?"
     )
     return ColumnFinding(site, column.name, "shuffled", text)
 
