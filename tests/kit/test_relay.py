@@ -67,7 +67,7 @@ class Regions:
             text = finish_answer(folder, draft_answer(folder, self.study, FEW[name], run, letter))
             (relay.mail / answer_name(letter.number, name)).write_text(text)
 
-    def relayed(self, relay: Relay) -> str | None:
+    def relayed(self, relay: Relay) -> tuple[str, str] | None:
         try:
             return relay.step()
         except AwaitedError:
@@ -80,8 +80,9 @@ class Regions:
             if (done := self.advance()) is not None:
                 return done
             for relay in self.relays:
-                number = int(max(each.name for each in relay.upper.glob("round-*.question*"))[6:8])
-                (relay.upper / answer_name(number, relay.name)).write_text(self.relayed(relay) or "")
+                found = self.relayed(relay)
+                assert found is not None
+                (relay.upper / found[0]).write_text(found[1])
         raise AssertionError("the run does not end")
 
 
@@ -95,7 +96,7 @@ def test_two_regions_have_the_bits_of_one_run(tmp_path: Path) -> None:
         kinds = [entry.kind for entry in SiteFolder.open(folder.path).entries]
         assert kinds.count("answer") == len(two.record.rounds)
     upper = RunFile.read(regions.path / "upper")
-    assert {RunFile.read(relay.mail).parent for relay in regions.relays} == {upper.identity}
+    assert {RunFile.read(relay.mail).parent for relay in regions.relays} == {(upper.identity, KEY.public_key)}
     names = "".join(each.read_text() for each in (regions.path / "upper").glob("*.json"))
     assert not any(f'"{name}"' in names for name in LEAVES)
 
@@ -106,9 +107,11 @@ def test_a_region_signs_seals_and_sends_the_same_bytes_again(tmp_path: Path) -> 
     relay = regions.relays[0]
     with pytest.raises(AwaitedError, match="ash, birch"):
         relay.step()
-    text = regions.relayed(relay)
-    assert text is not None
-    assert relay.step() == text
+    found = regions.relayed(relay)
+    assert found is not None
+    assert relay.step() == found
+    assert found[0] == answer_name(1, "r0")
+    text = found[1]
     answer = open_answer(SealedAnswer.from_text(text), KEY)
     assert answer.site == "r0"
     with pytest.raises(InvalidInputError, match="does not open"):
@@ -132,8 +135,9 @@ def test_what_a_leaf_refuses_and_rows_that_change_end_the_answer_of_the_region(t
     path.write_text(path.read_text().replace('"ash": "', '"ash": "1'))
     for each in (relay.own / "sent").iterdir():
         each.unlink()
-    text = relay.step()
-    answer = open_answer(SealedAnswer.from_text(text or ""), KEY)
+    found = relay.step()
+    assert found is not None
+    answer = open_answer(SealedAnswer.from_text(found[1]), KEY)
     assert isinstance(decode(answer.answer), Failure)
 
 

@@ -13,12 +13,14 @@ from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER, SiteFolder
-from consilience.kit.letters import QuestionLetter
+from consilience.kit.letters import QuestionLetter, RunFile
 from consilience.kit.mail_folder import question_name
+from consilience.kit.mail_run import draft_answer
 from consilience.kit.mailbox import HEADS
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import release_fit
 from consilience.kit.site_fit import fit_at_site
+from consilience.kit.site_rounds import keep_prepared
 from consilience.kit.spending import (
     budget_document,
     budget_text,
@@ -148,6 +150,7 @@ def test_a_folder_that_was_restored_from_an_older_copy_answers_nothing(tmp_path:
     entries = office.folders["ash"].entries
     assert letter.number == 3
     assert letter.head_of("ash") == (len(entries) - 1, entries[-2].hash)  # the file is made before it is recorded
+    assert letter.answered == (letter.run, 2)
     assert letter.to == "ash"  # and no other site is named
     assert not any(name in letter.to_text() for name in office.names if name != "ash")
     folder = office.folders["ash"].path
@@ -163,13 +166,43 @@ def test_a_folder_that_was_restored_from_an_older_copy_answers_nothing(tmp_path:
     office.answer("birch")
 
 
+@pytest.mark.parametrize("approved", [False, True], ids=["answered at once", "drafted and answered later"])
+def test_a_copy_from_just_before_the_last_answer_is_noticed_at_the_next_question(
+    tmp_path: Path, approved: bool
+) -> None:
+    """Under contract the answer's file is made before it is recorded, and states an entry that such a copy has."""
+    office, copied = two_rounds(tmp_path)
+    shutil.rmtree(copied)
+    folder, letter = office.folders["ash"], office.latest("ash")
+    if approved:
+        run = RunFile.read(office.mail)
+        draft = draft_answer(folder, office.study, office.tables["ash"], run, letter)
+        keep_prepared(folder, draft.subject, "", draft.reply, draft.file)  # of which people are shown the file
+        ledger.append(folder.path / LEDGER, "preview", {"fit": 1})
+    shutil.copytree(folder.path, copied)
+    for name in office.asked():
+        office.answer(name)
+    again = Office.__new__(Office)
+    vars(again).update(vars(office) | {"mail": tmp_path / "mail2", "own": tmp_path / "coordinator2"})
+    assert office.advance() is not None
+    assert again.advance() is None
+    seen = again.latest("ash")
+    assert seen.head_of("ash") <= (len(SiteFolder.open(copied).entries), seen.head_of("ash")[1])  # the copy has it
+    assert seen.answered == (letter.run, 3)
+    shutil.rmtree(folder.path)
+    shutil.copytree(copied, folder.path)
+    with pytest.raises(RefusedError, match=r"answer of round 3 .*restored from an older copy"):
+        again.answer("ash")
+    again.answer("birch")
+
+
 def test_without_the_head_that_the_coordinator_returns_nobody_notices(tmp_path: Path) -> None:
     office, copied = two_rounds(tmp_path)
     folder = office.folders["ash"].path
     shutil.rmtree(folder)
     shutil.copytree(copied, folder)
     path = office.mail / question_name(3, "ash")
-    letter = replace(QuestionLetter.from_text(path.read_text()), head=None)
+    letter = replace(QuestionLetter.from_text(path.read_text()), head=None, answered=None)
     path.write_text(letter.to_text())
     with pytest.raises(RefusedError, match="not signed by the coordinator"):
         office.answer("ash")
@@ -199,6 +232,12 @@ def test_letters_without_heads_keep_their_hash_and_wrong_heads_are_no_letter() -
     assert QuestionLetter.from_text(told.to_text()).head_of("ash") == told.head
     assert told.head_of("birch") is None
     assert told.hash != letter.hash
+    placed = replace(told, answered=(f"sha256:{64 * '4'}", 2))
+    assert QuestionLetter.from_text(placed.to_text()).answered == placed.answered
+    assert placed.hash != told.hash
+    for wrong in (("none", 2), (f"sha256:{64 * '4'}", 0)):
+        with pytest.raises(InvalidInputError):
+            QuestionLetter.from_text(replace(letter, answered=wrong).to_text())
     for wrong in ((0, f"sha256:{64 * '3'}"), (3, "none"), (True, f"sha256:{64 * '3'}")):
         with pytest.raises(InvalidInputError):
             QuestionLetter.from_text(replace(letter, head=wrong).to_text())

@@ -122,6 +122,8 @@ class QuestionLetter(Letter):
     head : (int, str) or None
         Number and hash of the last entry of the site's ledger that the coordinator has seen: a site whose ledger lacks
         it was restored from an older copy.
+    answered : (str, int) or None
+        Run and round of the answer that stated this entry; it is recorded after the entry that it states.
     """
 
     kind: ClassVar[str] = "consilience question"
@@ -130,6 +132,7 @@ class QuestionLetter(Letter):
     asks: str
     question: bytes
     head: tuple[int, str] | None = None
+    answered: tuple[str, int] | None = None
 
     @property
     def disclosed(self) -> str:
@@ -152,16 +155,18 @@ class QuestionLetter(Letter):
     @property
     def _rest(self) -> dict[str, Any]:
         head = {} if self.head is None else {"head": list(self.head)}
+        head |= {} if self.answered is None else {"answered": list(self.answered)}
         return {"to": self.to, "asks": self.asks, "question": as_text(self.question), **head}
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> QuestionLetter:
         if "sites" in content:
             return FormerQuestion.read(content, envelope)
-        head = _head(content, {"to", "asks", "question"} | ({"head"} & set(content)))
+        head = _head(content, {"to", "asks", "question"} | ({"head", "answered"} & set(content)))
         seen = as_head(content["head"]) if "head" in content else None
-        asks, question = as_name(content["asks"]), as_bytes(content["question"])
-        return QuestionLetter(*head, as_name(content["to"]), asks, question, seen, envelope=as_mapping(envelope))
+        answered = as_place(content["answered"]) if "answered" in content else None
+        to, asks, question = as_name(content["to"]), as_name(content["asks"]), as_bytes(content["question"])
+        return QuestionLetter(*head, to, asks, question, seen, answered, envelope=as_mapping(envelope))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,10 +258,8 @@ def _head(content: Mapping[str, Any], own: set[str]) -> tuple[str, str, int]:
     """Return run, study and round of a letter; raise an error if it has other fields than these and its own."""
     if set(content) != own | {"run", "study", "round"}:
         raise ValueError
-    number = content["round"]
-    if type(number) is not int or not 1 <= number <= MOST_ROUNDS:
-        raise ValueError
-    return as_hash(content["run"]), as_hash(content["study"]), number
+    run, number = as_place((content["run"], content["round"]))
+    return run, as_hash(content["study"]), number
 
 
 def format_of(text: str) -> str:
@@ -281,6 +284,20 @@ def as_head(value: Any) -> tuple[int, str]:
     if type(number) is not int or number < 1:
         raise ValueError
     return number, as_hash(hashed)
+
+
+def as_place(value: Any) -> tuple[str, int]:
+    """Return run and number of a round; raise an error for anything else."""
+    run, number = value
+    if type(number) is not int or not 1 <= number <= MOST_ROUNDS:
+        raise ValueError
+    return as_hash(run), number
+
+
+def as_parent(value: Any) -> tuple[str, str]:
+    """Return identity and coordinator of a run; raise an error for anything else."""
+    run, signer = value
+    return as_hash(run), as_name(signer)
 
 
 def as_name(value: Any) -> str:
@@ -360,8 +377,9 @@ class RunFile:
         Whether the file has format 1, which names all sites, and has no signature.
     signature : str
         Signature of the identity; not part of it.
-    parent : str
-        Identity of the run that a regional coordinator serves with this one; empty for a run of its own.
+    parent : (str, str) or None
+        The run that a regional coordinator serves with this one, by its identity, and the public key of its
+        coordinator; None for a run of its own.
     wave : str
         Wave of the study that sites answer with; empty if none is stated.
     """
@@ -378,7 +396,7 @@ class RunFile:
     listed: tuple[int, str] | None = None
     former: bool = False
     signature: str = field(default="", compare=False)
-    parent: str = ""
+    parent: tuple[str, str] | None = None
     wave: str = ""
 
     @property
@@ -391,8 +409,9 @@ class RunFile:
         if self.former:
             return {**begun, **named, **masks}
         number, listed = self._listed
-        keys = {"signer": self.signer, "box": self.box, **({"parent": self.parent} if self.parent else {})}
-        return {**begun, "number": number, "listed": listed, **keys, **(named if masks else {}), **masks}
+        keys = {"signer": self.signer, "box": self.box}
+        serves = {"parent": list(self.parent)} if self.parent else {}
+        return {**begun, "number": number, "listed": listed, **keys, **serves, **(named if masks else {}), **masks}
 
     @cached_property
     def _listed(self) -> tuple[int, str]:
@@ -468,7 +487,7 @@ class RunFile:
         if listed[0] > MOST_SITES or (sites and found._listed != listed):
             raise ValueError
         signer, box = as_name(content["signer"]), as_name(content["box"])
-        parent = as_hash(content["parent"]) if "parent" in content else ""
+        parent = as_parent(content["parent"]) if "parent" in content else None
         return replace(found, signer=signer, box=box, parent=parent, listed=None if sites else listed)
 
     @classmethod

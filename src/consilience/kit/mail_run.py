@@ -36,6 +36,7 @@ from consilience.kit.site_rounds import (
     RunPart,
     drafted_file,
     entries_of,
+    has_answer,
     keep_prepared,
     open_contract,
     open_private,
@@ -231,7 +232,12 @@ def draft_answer(
 
 def beginning_lines(folder: SiteFolder, run: RunFile) -> tuple[str, ...]:
     """Return what people at a site are told before their first answer in a run."""
-    begins = "This is the first answer in this run: read the study before you approve it."
+    begins = (
+        "This is the first answer in this run: read the study before you approve it. The run does not name its sites: "
+        "answer if its coordinator has asked this site to take part."
+    )
+    if run.parent is not None:
+        begins += f" {relayed_line(*run.parent)}"
     if not run.signer:
         return begins, "Nobody signed the run: whoever can write into its folder can ask."
     if Policy.from_text(folder.policy).runs.signed_by:
@@ -239,6 +245,14 @@ def beginning_lines(folder: SiteFolder, run: RunFile) -> tuple[str, ...]:
     return begins, (
         f"The run is signed with {run.signer}: compare this key with the coordinator's on another way than this "
         "folder, and state it in [runs] of policy.toml."
+    )
+
+
+def relayed_line(parent: str, signer: str) -> str:
+    """Return what people at a site are told of the run that a region serves, as the region says it."""
+    return (
+        f"It is the run of a region, which says that it passes on the sum of its sites: to the run {parent[:19]}..., "
+        f"whose coordinator has the key {signer}."
     )
 
 
@@ -277,6 +291,8 @@ def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: Questio
         raise InvalidInputError(f"the question is not for {folder.name!a}")
     if (seen := letter.head_of(folder.name)) is not None:
         check_restored(folder, *seen)
+        if letter.answered is not None:
+            check_recorded(folder, *letter.answered)
 
 
 def check_signed(rules: RunRules, run: RunFile, letter: QuestionLetter) -> None:
@@ -323,15 +339,23 @@ def check_wave(run: RunFile, wave: str) -> None:
         )
 
 
+RESTORED = (
+    "the ledger here does not have it: the folder was restored from an older copy, or copied. Nothing is answered, "
+    "since what was spent and released after that copy is not known here. Restore the latest copy of the folder"
+)
+
+
 def check_restored(folder: SiteFolder, number: int, hashed: str) -> None:
     """Raise an error if the ledger lacks an entry that the coordinator has seen: an older copy was restored."""
     entries = folder.entries
     if number > len(entries) or entries[number - 1].hash != hashed:
-        raise RefusedError(
-            f"the coordinator has seen entry {number} of this site's ledger, and the ledger here does not have it: the "
-            "folder was restored from an older copy, or copied. Nothing is answered, since what was spent and released "
-            "after that copy is not known here. Restore the latest copy of the folder"
-        )
+        raise RefusedError(f"the coordinator has seen entry {number} of this site's ledger, and {RESTORED}")
+
+
+def check_recorded(folder: SiteFolder, run: str, number: int) -> None:
+    """Raise an error if the ledger lacks an answer that the coordinator has, which is recorded after it is made."""
+    if not any(has_answer(entry, run, number) for entry in folder.entries):
+        raise RefusedError(f"the coordinator has this site's answer of round {number} of {run[:19]}..., and {RESTORED}")
 
 
 def finish_answer(folder: SiteFolder, draft: Draft, approved: Mapping[str, Any] | None = None) -> str:

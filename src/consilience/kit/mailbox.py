@@ -19,7 +19,7 @@ from pathlib import Path
 from consilience.errors import AwaitedError, EngineError, InvalidInputError
 from consilience.files.json_text import bytes_hash, parse_json, read_text, write_json
 from consilience.kit.folder import SiteIdentity
-from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile, as_head
+from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile, as_head, as_place
 from consilience.kit.mail_folder import MailFolder, question_name, write_whole
 from consilience.kit.release import COVERS
 from consilience.kit.roster import check_signature
@@ -32,6 +32,8 @@ from consilience.runs import Journal, Reply, digest
 POLL = 2.0
 """Seconds from one look at the folder to the next."""
 SECRET, COPIES, HEADS, SITES = "coordinator.key", "questions", "heads.json", "sites.json"
+Seen = tuple[tuple[int, str], tuple[str, int]]
+"""The entry of a ledger that the last answer of a site states, and run and round of this answer."""
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -202,7 +204,7 @@ class Mailbox:
         found: dict[str, QuestionLetter] = {}
         for site, part in parts.items():
             head, asks = (self.run.identity, self.run.study, number), part.disclosed
-            letter = QuestionLetter(*head, site, asks, encode(part), seen.get(site))
+            letter = QuestionLetter(*head, site, asks, encode(part), *seen.get(site, ()))
             found[site] = self._kept(question_name(number, site), letter)
         return dict.fromkeys(sites, found[""]) if "" in found else found
 
@@ -239,24 +241,25 @@ class Mailbox:
 
     # ------------------------------------------------------------------ ledgers of the sites
 
-    def _heads(self) -> dict[str, tuple[int, str]]:
-        """Return the last entry of each site's ledger that was seen; of sites that sign, also in other runs."""
-        found: dict[str, tuple[int, str]] = {}
+    def _heads(self) -> dict[str, Seen]:
+        """Return the last answer of each site that was seen; of sites that sign, also in other runs."""
+        found: dict[str, Seen] = {}
         for path in (self.own / HEADS, *self.own.parent.glob(f"*/{HEADS}")):
-            for site, (key, head) in read_heads(path).items():
+            for site, (key, seen) in read_heads(path).items():
                 is_mine = path.parent == self.own or (key and key == self.run.keys.get(site))
-                if is_mine and head > found.get(site, (0, "")):
-                    found[site] = head
+                if is_mine and (site not in found or seen[0] > found[site][0]):
+                    found[site] = seen
         return found
 
     def _keep_heads(self, letters: Sequence[AnswerLetter]) -> None:
-        """Keep number and hash of the entries that answers state; their signatures were checked."""
-        stated = {letter.site: head for letter in letters if (head := stated_head(letter)) is not None}
+        """Keep the entries that answers state, each with run and round; the signatures were checked."""
+        stated = {each.site: (head, (each.run, each.number)) for each in letters if (head := stated_head(each))}
         if not stated:
             return
         known = read_heads(self.own / HEADS)
-        for site, head in stated.items():
-            known[site] = self.run.keys.get(site, ""), max(head, known.get(site, ("", (0, "")))[1])
+        for site, seen in stated.items():
+            before = known[site][1] if site in known else seen
+            known[site] = self.run.keys.get(site, ""), max(seen, before, key=lambda each: each[0])
         write_whole(self.own / HEADS, json.dumps(known, indent=1) + "\n")
 
     # ------------------------------------------------------------------ answers
@@ -340,15 +343,16 @@ def stated_head(letter: AnswerLetter) -> tuple[int, str] | None:
         return None
 
 
-def read_heads(path: Path) -> dict[str, tuple[str, tuple[int, str]]]:
-    """Return key and last entry of the ledger of each site that a coordinator has kept; none if there is no file."""
+def read_heads(path: Path) -> dict[str, tuple[str, Seen]]:
+    """Return key and last answer of each site that a coordinator has kept; none if there is no file."""
     if not path.is_file():
         return {}
     found = parse_json(read_text(path, "the entries of ledgers that were seen"), path.name)
     try:
-        return {str(site): (str(key), as_head(head)) for site, (key, head) in found.items()}
+        kept = {str(site): (str(key), as_head(head), as_place(place)) for site, (key, (head, place)) in found.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise EngineError(f"{path} is damaged: restore it, or delete it") from error
+    return {site: (key, (head, place)) for site, (key, head, place) in kept.items()}
 
 
 def _times(letter: QuestionLetter, due: datetime | None) -> dict[str, str]:

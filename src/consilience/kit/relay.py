@@ -9,6 +9,7 @@ of summation: 2ʲ sites each, but for the last.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,17 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from consilience.errors import InvalidInputError
+from consilience.couriers.inbox import Inbox
+from consilience.couriers.letter_stores import LetterStore
+from consilience.errors import AwaitedError, InvalidInputError, RefusedError, StoreError
 from consilience.files.json_text import parse_json, read_text
 from consilience.kit.folder import SiteIdentity
-from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
-from consilience.kit.mail_folder import MailFolder, write_whole
+from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_folder import END, STUDY, MailFolder, answer_name, end_text, is_over, write_whole
 from consilience.kit.mail_run import check_signed, open_question, read_mail
 from consilience.kit.mailbox import Mailbox, begin_folder
 from consilience.kit.policy.policy import RunRules
+from consilience.kit.private_files import slug
 from consilience.kit.release import COVERS
 from consilience.kit.roster import signed_hash
 from consilience.kit.sealed_answers import seal_answer
+from consilience.kit.serving import AGAIN, ANSWERED, FINISHED, LINK, NO_RUN, REFUSED, WAITS, State
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
 from consilience.messages import Failure, FailureCode, decode, encode
@@ -80,13 +85,17 @@ class Relay:
     own: Path
     sites: Mapping[str, str]
     identity: SiteIdentity
-    refused: dict[str, str] = field(default_factory=dict, init=False)
-    """Files of the region's sites that were not used, and why."""
+    _box: Mailbox | None = field(default=None, init=False, repr=False)
 
-    def step(self) -> str | None:
-        """Ask the region's sites the latest question, or answer it; return the text of the answer upward.
+    @property
+    def refused(self) -> dict[str, str]:
+        """Files of the region's sites that were not used, and why."""
+        return {} if self._box is None else self._box.refused
 
-        None is returned if there is no question yet.
+    def step(self) -> tuple[str, str] | None:
+        """Ask the region's sites the latest question, or answer it; return name and text of the answer upward.
+
+        None is returned if there is no question yet. When the run above is finished, so is that of the region.
 
         Raises
         ------
@@ -101,20 +110,23 @@ class Relay:
         if letter is None:
             return None
         check_signed(RunRules(signed_by=self.coordinator, allow_unsigned=False), run, letter)
+        if is_over(self.upper, run):
+            self._end(letter.number)
         sent = self.own / SENT / f"{letter.hash.removeprefix('sha256:')}.letter"
         if not sent.exists():
             text = self._sealed(run, letter, self._asked(run, study, letter))
             sent.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_whole(sent, text)
-        return read_text(sent, "an answer")
+        return answer_name(letter.number, self.name), read_text(sent, "an answer")
+
+    def _end(self, rounds: int) -> None:
+        """Mark the end of the region's own run."""
+        if (self.mail / RUN).exists() and not (self.mail / END).exists():
+            write_whole(self.mail / END, end_text(RunFile.read(self.mail), rounds))
 
     def _asked(self, run: RunFile, study: Study, letter: QuestionLetter) -> bytes:
         """Return the encoded sum of the answers of the region's sites to a question."""
-        names = tuple(sorted(self.sites))
-        wanted = RunFile(study.identity, names, dict(self.sites), "", run.start, parent=run.identity, wave=run.wave)
-        lower = begin_folder(self.mail, self.own, wanted, self.identity)
-        write_whole(self.mail / "study.toml", study.to_text())
-        box = Mailbox(self.mail, self.own, lower, identity=self.identity, require_signatures=True, patience=0.0)
+        box, names = self._begun(run, study), tuple(sorted(self.sites))
         total, marks, failed = RunningSum[Any](len(names), add), dict[str, int](), False
         for replies in box.ask(letter.number, letter.question, names, total=True, timeout=None):
             for reply in replies:
@@ -124,12 +136,24 @@ class Relay:
                     with np.errstate(over="ignore", invalid="ignore"):  # the coordinator judges what it gets
                         total.put((place, place + 1), value)
                     marks[reply.sites[0]] = message_fingerprint(reply.message)
-        self.refused = box.refused
         if failed or len(marks) < len(names):
             return encode(Failure(FailureCode.REFUSED))
         if not self._same_rows(marks):
             return encode(Failure(FailureCode.DATA_CHANGED))
         return encode(total.value(), sum_of(marks.values()))
+
+    def _begun(self, run: RunFile, study: Study) -> Mailbox:
+        """Begin the region's own run, or go on with it; its letters are read and checked once."""
+        names, serves = tuple(sorted(self.sites)), (run.identity, run.signer)
+        wanted = RunFile(study.identity, names, dict(self.sites), "", run.start, parent=serves, wave=run.wave)
+        if self._box is None or self._box.run.parent != serves:
+            lower = begin_folder(self.mail, self.own, wanted, self.identity)
+            if not (self.mail / STUDY).exists():
+                write_whole(self.mail / STUDY, study.to_text())
+            self._box = Mailbox(
+                self.mail, self.own, lower, identity=self.identity, require_signatures=True, patience=0.0
+            )
+        return self._box
 
     def _same_rows(self, marks: Mapping[str, int]) -> bool:
         """Return whether the rows of the region's sites are those of its first answer, by their fingerprints."""
@@ -145,3 +169,74 @@ class Relay:
         signature = self.identity.sign(signed_hash(found.hash, said))
         signed = replace(found, envelope={**said, "signature": signature})
         return (seal_answer(signed, run.box) if run.box else signed).to_text()
+
+
+@dataclass
+class RelayServing:
+    """A region in a live run: it fetches the letters from above and delivers its answers, as a site does.
+
+    The region's own run is a live run of its own, whose letters another courier carries.
+
+    Parameters
+    ----------
+    relay : Relay
+    store : LetterStore
+        With the letters of the run above.
+    """
+
+    relay: Relay
+    store: LetterStore
+    _sent: tuple[str, float] = field(default=("", 0.0), init=False)
+
+    def __post_init__(self) -> None:
+        self._inbox = Inbox(self.store, slug(self.name), self.relay.upper)
+
+    @property
+    def name(self) -> str:
+        """Name of the region in the roster of the run above."""
+        return self.relay.name
+
+    @property
+    def place(self) -> Path:
+        """Folder of the region's state."""
+        return self.relay.own
+
+    def begin(self) -> None:
+        """Do nothing: letters and answers are whole files."""
+
+    def step(self) -> State:
+        """Do what can be done now, and return the state."""
+        try:
+            run = self._fetched()
+        except StoreError as error:
+            return State(LINK, {"reason": str(error)})
+        except AwaitedError as error:
+            return State(NO_RUN, {"reason": str(error)})
+        about: dict[str, object] = {"run": run.identity[7:19]}
+        try:
+            return self._after(run, about)
+        except StoreError as error:
+            return State(LINK, {"reason": str(error)})
+        except (RefusedError, InvalidInputError) as error:
+            return State(REFUSED, {**about, "reason": str(error)})
+
+    def _fetched(self) -> RunFile:
+        self._inbox.fetch()
+        if not (self.relay.upper / RUN).exists():
+            raise AwaitedError(f"there is no {RUN} for this region yet", ())
+        return read_mail(self.relay.upper)[0]
+
+    def _after(self, run: RunFile, about: dict[str, object]) -> State:
+        """Ask below, or deliver the answer; the region's own run ends with the one above."""
+        try:
+            found = self.relay.step()
+        except AwaitedError as error:
+            return State(WAITS, {**about, "awaited": ",".join(error.sites), "unused": len(self.relay.refused)})
+        if found is None:
+            return State(WAITS, about)
+        name, text = found
+        if self._sent[0] == name and time.monotonic() - self._sent[1] < AGAIN:
+            return State(FINISHED if is_over(self.relay.upper, run) else WAITS, about)
+        self._inbox.deliver(name, text)
+        self._sent = name, time.monotonic()
+        return State(ANSWERED, {**about, "file": name, "bytes": len(text)})

@@ -10,15 +10,16 @@ import json
 import logging
 import os
 import random
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
+from consilience.couriers.inbox import Inbox
 from consilience.couriers.letter_stores import LetterStore
 from consilience.errors import AwaitedError, ConsilienceError, InvalidInputError, RefusedError, StoreError
 from consilience.files.json_text import replace_file
@@ -54,7 +55,6 @@ AGAIN = 600.0
 """Seconds after which an answer to a question that is still open is delivered again: it may have been overwritten."""
 TOLD = 60.0
 """Seconds after which the state is written again, so that people see that the program runs."""
-QUESTION = re.compile(r"round-\d+\.question(\.[a-z0-9-]+)?\.json")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,28 @@ class State:
         return " ".join(f"{name}={json.dumps(value) if ' ' in str(value) else value}" for name, value in found.items())
 
 
+class Served(Protocol):
+    """What answers a live run by steps, under a name: a site, or a region."""
+
+    @property
+    def name(self) -> str:
+        """Name in the roster of the run."""
+        ...
+
+    @property
+    def place(self) -> Path:
+        """Folder of its state."""
+        ...
+
+    def begin(self) -> None:
+        """Mend what a program that was killed has left."""
+        ...
+
+    def step(self) -> State:
+        """Do what can be done now, and return the state."""
+        ...
+
+
 @dataclass
 class Serving:
     """One site in one live run.
@@ -92,25 +114,35 @@ class Serving:
     folder: SiteFolder
     store: LetterStore
     table: Path | None = None
-    _marks: dict[str, str] = field(default_factory=dict, init=False)
     _sent: tuple[str, float] = field(default=("", 0.0), init=False)
     _rows: tuple[str, pa.Table] | None = field(default=None, init=False)
     _study: tuple[str, RunFile, Study] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._mail = MailFolder(self.place / "mail")
+        self._inbox = Inbox(self.store, slug(self.name), self._mail.path)
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+        return self.folder.name
 
     @property
     def place(self) -> Path:
         """Folder of the live run in the folder of the site."""
         return self.folder.path / PLACE
 
+    def begin(self) -> None:
+        """Mend a ledger whose last line was half written when the program before ended."""
+        if ledger.repair(self.folder.path / LEDGER):
+            LOG.warning("site=%s state=repaired reason=%r", slug(self.name), "the last line was half written")
+
     def step(self) -> State:
         """Do what can be done now, and return the state."""
         if (self.place / PAUSE).exists():
             return State(PAUSED)
         try:
-            self._fetch()
+            self._inbox.fetch()
             run, study = self._read()
         except StoreError as error:
             return State(LINK, {"reason": str(error)})
@@ -126,19 +158,9 @@ class Serving:
 
     # ------------------------------------------------------------------ letters
 
-    def _fetch(self) -> None:
-        """Copy the letters that are new or changed, as they are: half of one is noticed when it is read."""
-        source, copies = f"to/{slug(self.folder.name)}", self._mail.path
-        copies.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name, mark in sorted(self.store.names(source).items()):
-            is_letter = name in (RUN, STUDY, END) or QUESTION.fullmatch(name) is not None
-            if is_letter and (self._marks.get(name) != mark or not (copies / name).exists()):
-                replace_file(copies / name, self.store.read(source, name))
-                self._marks[name] = mark
-
     def _read(self) -> tuple[RunFile, Study]:
         """Read run and study once for each version of their files."""
-        marks = f"{self._marks.get(RUN)} {self._marks.get(STUDY)}"
+        marks = f"{self._inbox.marks.get(RUN)} {self._inbox.marks.get(STUDY)}"
         if not (self._mail.path / RUN).exists():
             raise AwaitedError(f"there is no {RUN} for this site yet", ())
         if self._study is None or self._study[0] != marks:
@@ -169,7 +191,7 @@ class Serving:
                 self.folder, draft, self._approved(letter)
             )  # ledger and file are on disk before anything leaves
             about["refused"] = bool(draft.reason)
-        self.store.write(f"from/{slug(self.folder.name)}", answer_name(letter.number, self.folder.name), sent.encode())
+        self._inbox.deliver(answer_name(letter.number, self.folder.name), sent)
         self._sent = letter.hash, time.monotonic()
         return State(ANSWERED, {**about, "new": is_new, "bytes": len(sent)})
 
@@ -223,13 +245,13 @@ class Serving:
 
 
 def serve(
-    one: Serving, *, poll: float = 10.0, most: float = 300.0, until: Callable[[State], bool] | None = None
+    one: Served, *, poll: float = 10.0, most: float = 300.0, until: Callable[[State], bool] | None = None
 ) -> State:
     """Serve until a state says that it is enough; for as long as the process lives, if nothing says when.
 
     Parameters
     ----------
-    one : Serving
+    one : Served
     poll, most : float
         Seconds between two looks, and the most after failures, each of which doubles them.
     until : callable, optional
@@ -242,15 +264,14 @@ def serve(
     """
     one.place.mkdir(exist_ok=True, mode=0o700)
     with write_alone(one.place / STATE):
-        if ledger.repair(one.folder.path / LEDGER):
-            LOG.warning("site=%s state=repaired reason=%r", slug(one.folder.name), "the last line was half written")
+        one.begin()
         last, told, wait = State(""), 0.0, poll
         while True:
             state = _tried(one)
             changed = str(state) != str(last)
             if changed:
                 level = logging.WARNING if state.word in ALARMS else logging.INFO
-                LOG.log(level, "site=%s %s", slug(one.folder.name), state)
+                LOG.log(level, "site=%s %s", slug(one.name), state)
             if changed or time.monotonic() - told > TOLD:
                 _tell(one, state)
                 told = time.monotonic()
@@ -270,7 +291,7 @@ def is_served(folder: SiteFolder) -> bool:
         return True
 
 
-def _tried(one: Serving) -> State:
+def _tried(one: Served) -> State:
     """Take a step; whatever fails is a state."""
     try:
         return one.step()
@@ -280,11 +301,11 @@ def _tried(one: Serving) -> State:
         return State(FAULT, {"reason": f"{type(error).__name__}: {error.strerror}"})
 
 
-def _tell(one: Serving, state: State) -> None:
+def _tell(one: Served, state: State) -> None:
     """Write the state for people; a full disk does not end the program."""
     seen = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = {"state": state.word, **state.said, "seen": seen, "pid": os.getpid()}
     try:
         replace_file(one.place / STATE, (json.dumps(said, ensure_ascii=False) + "\n").encode())
     except OSError as error:
-        LOG.warning("site=%s state=%s reason=%r", slug(one.folder.name), FAULT, f"{STATE}: {error.strerror}")
+        LOG.warning("site=%s state=%s reason=%r", slug(one.name), FAULT, f"{STATE}: {error.strerror}")

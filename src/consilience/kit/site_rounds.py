@@ -107,15 +107,20 @@ def _kept(folder: SiteFolder, named: str, suffix: str = ".json") -> bytes:
 def answer_entry(folder: SiteFolder, run: str, number: int, asked: str) -> ledger.Entry | None:
     """Return the entry of the answer to a question of a run; raise an error if another question was answered."""
     for entry in folder.entries:
-        details = entry.details
-        if details.get("run") == run and details.get("number") == number and "reply" in details:
-            if details.get("asked") != asked:
+        if has_answer(entry, run, number):
+            if entry.details.get("asked") != asked:
                 raise RefusedError(
                     f"another question of round {number} was answered (entry {entry.number} of the ledger): this one "
                     "was changed, or is of another coordinator"
                 )
             return entry
     return None
+
+
+def has_answer(entry: ledger.Entry, run: str, number: int) -> bool:
+    """Return whether an entry is that of an answer, or of a refusal, in a round of a run."""
+    details = entry.details
+    return details.get("run") == run and details.get("number") == number and "reply" in details
 
 
 def entries_of(folder: SiteFolder, run: str) -> list[ledger.Entry]:
