@@ -38,10 +38,12 @@ if TYPE_CHECKING:
         average_marginal_effects,
         average_predictions,
         compare,
+        likelihood_ratio_test,
         load,
         log_density_scorer,
         order_test,
         select_order,
+        wald_test,
     )
     from consilience.federation import Federation
     from consilience.methods import (
@@ -93,11 +95,13 @@ __all__ = [
     "average_marginal_effects",
     "average_predictions",
     "compare",
+    "likelihood_ratio_test",
     "load",
     "log_density_scorer",
     "order_test",
     "plot",
     "select_order",
+    "wald_test",
 ]
 
 _SUBPACKAGES = ("plot",)
@@ -111,9 +115,9 @@ _PUBLIC = {
     ),
     "estimators": (
         "GaussianMixture", "MixtureOfExpertsClassifier", "MixtureOfExpertsRegressor", "MixtureOfRegressions",
-        "average_contrasts", "average_marginal_effects", "average_predictions", "compare", "load",
-        "log_density_scorer",
-        "order_test", "select_order",
+        "average_contrasts", "average_marginal_effects", "average_predictions", "compare",
+        "likelihood_ratio_test", "load", "log_density_scorer",
+        "order_test", "select_order", "wald_test",
     ),
     "federation": ("Federation",),
     "methods": ("ClusteredClients", "FederatedEM", "Method", "OneShot", "PrivateScoring", "SharedCentre", "Task"),

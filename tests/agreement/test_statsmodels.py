@@ -1,4 +1,4 @@
-"""Agreement with statsmodels: average marginal effects of one regression; ``statsmodels/README.md`` tells how."""
+"""Agreement with statsmodels: marginal effects of one regression, tests; ``statsmodels/README.md`` tells how."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from consilience import MixtureOfExpertsClassifier, MixtureOfRegressions, average_marginal_effects
+from consilience import (
+    MixtureOfExpertsClassifier,
+    MixtureOfRegressions,
+    average_marginal_effects,
+    likelihood_ratio_test,
+    wald_test,
+)
 
 VALUES = json.loads((Path(__file__).parent / "statsmodels" / "values.json").read_text(encoding="utf-8"))
 ESTIMATORS = {
@@ -29,3 +35,13 @@ def test_average_marginal_effects_agree(name: str) -> None:
     assert found["contrast"].tolist() == ["dy/dx", "1 - 0"]
     np.testing.assert_allclose(found["estimate"], theirs["effects"], rtol=1e-6)
     np.testing.assert_allclose(found["std_error"], theirs["standard_errors"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+def test_tests_of_a_covariate_agree(name: str) -> None:
+    theirs, X = VALUES[name], pd.DataFrame(VALUES["X"], columns=["x", "arm"])
+    y = np.array(theirs["y"])
+    model = ESTIMATORS[name].fit(X, y)
+    model.inference_ = model.infer(X, y, kind="observed")
+    assert wald_test(model, "arm").statistic == pytest.approx(theirs["wald"], rel=1e-6)
+    assert likelihood_ratio_test(model, X, y, "arm").statistic == pytest.approx(theirs["likelihood_ratio"], rel=1e-6)

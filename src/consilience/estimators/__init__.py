@@ -3,6 +3,7 @@
 from consilience.estimators.averages import average_contrasts, average_marginal_effects, average_predictions
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.comparison import ModelComparison, compare
+from consilience.estimators.covariate_tests import CovariateTest, likelihood_ratio_test, wald_test
 from consilience.estimators.gaussian_mixture import GaussianMixture
 from consilience.estimators.likelihood_ratio import OrderTest, order_test
 from consilience.estimators.mixture_of_regressions import MixtureOfRegressions
@@ -12,6 +13,7 @@ from consilience.estimators.saving import load
 from consilience.estimators.scorer import LogDensityScorer, log_density_scorer
 
 __all__ = [
+    "CovariateTest",
     "GaussianMixture",
     "LogDensityScorer",
     "MixtureOfExpertsClassifier",
@@ -24,8 +26,10 @@ __all__ = [
     "average_marginal_effects",
     "average_predictions",
     "compare",
+    "likelihood_ratio_test",
     "load",
     "log_density_scorer",
     "order_test",
     "select_order",
+    "wald_test",
 ]

@@ -95,7 +95,7 @@ def delta_errors(inference: Inference, gradient: Array) -> DeltaErrors:
     return DeltaErrors(
         np.where(sure, np.sqrt(np.maximum(variance, 0.0)), np.nan),
         np.divide(total**2, slack, out=np.full(len(J), np.inf), where=slack > 0),
-        [_reasons(inference, parts[hidden & (row != 0)]) for row in gradient],
+        [reasons_of_parts(inference, parts[hidden & (row != 0)]) for row in gradient],
     )
 
 
@@ -125,8 +125,8 @@ def _quadratic(J: Array, V: Array) -> Array:
     return np.asarray(np.einsum("rd,de,re->r", J, V, J, optimize=True))
 
 
-def _reasons(inference: Inference, parts: IntArray) -> str:
-    """Return why such parts of a function have no intervals."""
+def reasons_of_parts(inference: Inference, parts: IntArray) -> str:
+    """Return why experts ``parts``, -1 for the gate, have no intervals; empty for none."""
     found = {}
     for k in np.unique(parts):
         own = ["gate"] if k < 0 else ["experts", f"expert {k}", "shapes"]

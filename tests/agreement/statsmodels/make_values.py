@@ -1,4 +1,4 @@
-"""Write values.json: average marginal effects of single regressions by statsmodels, with their standard errors.
+"""Write values.json: effects of single regressions by statsmodels with their errors, and tests of a covariate.
 
 pip install statsmodels
 python make_values.py values.json
@@ -29,11 +29,14 @@ for name, y in responses.items():
     if name == "linear":
         fit = sm.OLS(y, design).fit()
         effects, errors = fit.params[1:], fit.bse[1:]
+        tests = {}
     else:
         model = {"logit": sm.Logit, "poisson": sm.Poisson}[name](y, design)
         fit = model.fit(method="newton", tol=1e-14, maxiter=200, disp=False)
         margin = fit.get_margeff(at="overall", method="dydx", dummy=True)  # arm: the change from 0 to 1
         effects, errors = margin.margeff, margin.margeff_se
-    found[name] = {"y": y.tolist(), "effects": effects.tolist(), "standard_errors": errors.tolist()}
+        null = type(model)(y, design[:, :2]).fit(method="newton", tol=1e-14, maxiter=200, disp=False)
+        tests = {"likelihood_ratio": 2 * (fit.llf - null.llf), "wald": float(fit.wald_test(np.eye(3)[[2]]).statistic)}
+    found[name] = {"y": y.tolist(), "effects": effects.tolist(), "standard_errors": errors.tolist(), **tests}
 values = {"statsmodels": statsmodels.__version__, "X": np.column_stack([x, arm]).tolist(), **found}
 Path(sys.argv[1]).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
