@@ -26,6 +26,7 @@ from consilience import (
     OneShot,
     load,
 )
+from consilience.columns import frames
 from consilience.errors import InvalidInputError, RoundStoppedError
 
 N = 500
@@ -334,3 +335,17 @@ def test_the_error_of_an_unknown_level_names_the_way_out() -> None:
     table, y = by_site()
     with pytest.raises(InvalidInputError, match="Set unknown_levels to 'reference' or 'average'"):
         MixtureOfRegressions(1).fit(table, y).predict(table.assign(site="new"))
+
+
+def test_a_prediction_wraps_its_frame_three_times_at_most(monkeypatch) -> None:
+    table, y = by_site()
+    model = MixtureOfExpertsRegressor(1).fit(table, y)
+    wrapped, wrap = [], frames.nw.from_native
+
+    def counted(native: object, **options: Any) -> Any:
+        wrapped.append(type(native))
+        return wrap(native, **options)
+
+    monkeypatch.setattr(frames.nw, "from_native", counted)
+    model.predict(table[:1])
+    assert wrapped.count(pd.DataFrame) <= 3  # for types, names and values

@@ -89,7 +89,7 @@ def _named_kinds(name: str, data: Any) -> Iterable[tuple[str, str]]:
     """Return what each column is called in a sentence, and its kind."""
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        return zip((f"column {column!r} of {name}" for column in frame.columns), column_kinds(data), strict=True)
+        return zip((f"column {column!r} of {name}" for column in frame.columns), column_kinds(frame), strict=True)
     try:
         array = np.asarray(data)
     except ValueError:  # rows of different lengths, of which later checks say so
