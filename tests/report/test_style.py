@@ -14,6 +14,10 @@ import pytest
 from consilience import MixtureOfExpertsRegressor
 from consilience.datasets import soft
 from consilience.report import html_report
+from consilience.report.kind_effects import Agreement, KindEffect, SiteEffect
+from consilience.report.kinds import RowKind
+from consilience.report.scale import ChangeScale, NaturalStep
+from consilience.report.svg import forest
 
 STYLE = files("consilience.report").joinpath("style.css").read_text(encoding="utf-8")
 TEXTS = ("ink", "soft", "link", "yes", "care", "no", "note", *(f"k{i}" for i in range(6)))
@@ -88,3 +92,16 @@ def test_a_report_needs_no_library_for_pictures() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True)
     assert int(done.stdout) >= 3
+
+
+@pytest.mark.parametrize("next_site", [(float("nan"), float("nan")), (-0.2, 0.4)])
+def test_the_line_of_no_effect_ends_above_the_numbers_of_the_axis(next_site: tuple[float, float]) -> None:
+    sites = tuple(SiteEffect(name, (0.1, -0.1, 0.3), 0.5) for name in ("ash", "oak"))
+    step = NaturalStep(1, "age", "age", "per year", 1.0)
+    agreement = Agreement(0.0, (0.0, 0.5), 0.0, 0.5, next_site)
+    effect = KindEffect(RowKind(0, "all", 1.0, (1.0, 1.0, 1.0)), step, "", (0.1, 0.0, 0.2), sites, agreement)
+    drawn = forest(effect, ChangeScale("odds", "", "lower", "higher"), "Age", i=0, axis=(-0.5, 0.5))
+    found = re.search(r'<line class="r" x1="([\d.]+)" y1="[\d.]+" x2="\1" y2="([\d.]+)"', drawn)
+    numbers = [float(y) for y in re.findall(r'<text class="s" x="[\d.]+" y="([\d.]+)" text-anchor="middle">', drawn)]
+    assert found is not None
+    assert float(found[2]) < min(numbers) - 11.5  # the height of a number

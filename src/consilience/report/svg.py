@@ -122,8 +122,6 @@ def forest(
         marks += [text(0, y, name), *_site_marks(site, at, y, i), text(WIDTH - WEIGHTS, y, numbers, css, "end")]
         marks += [text(WIDTH, y, f"{100 * site.weight:.0f} %", "", "end")] if isfinite(site.weight) else []
         y += LINE
-    if at.low <= 0 <= at.high:
-        marks.insert(0, line(at(0), top, at(0), y + 2 * LINE, "r"))
     marks += [line(0, y - 11, WIDTH, y - 11), text(0, y + 3, "all", "h")]
     marks += [*_diamond(effect.all, at, y - 1, i), text(WIDTH - WEIGHTS, y + 3, said[-1], "h", "end")]
     y += LINE + 3
@@ -137,6 +135,8 @@ def forest(
         ends = " to ".join(scale.number(end, digits).removeprefix("+") for end in (low, high))
         marks += [text(WIDTH - WEIGHTS, y, ends, "s", "end")]
         y += LINE
+    if at.low <= 0 <= at.high:
+        marks.insert(0, line(at(0), top, at(0), y - 6, "r"))  # no effect, down to the axis
     marks += _ticks(scale, at, y - 6)
     return draw_picture(y + 12, marks, _forest_alt(effect, scale, title))
 

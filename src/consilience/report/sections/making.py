@@ -41,7 +41,10 @@ def number_section(findings: Findings) -> Section | None:
     blocks: list[Block] = [table]
     if any(row[1] == "—" for row in rows):
         blocks.append(
-            Note("A number that cannot be computed from these files needs a model of each site with as many kinds.")
+            Note(
+                f"A number that cannot be computed from these files needs a model of each {subject.words.sites[0]} "
+                "with as many kinds."
+            )
         )
     if subject.is_from_files and any(row[0] != "1" and row[1] != "—" for row in rows):
         blocks.append(
