@@ -214,9 +214,10 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     reg_covar : float
         Lower bound of the variances, as a fraction of the variance of the response.
     shape_ratio : float
-        Largest ratio of the variances of two experts, or of their squared scales or dispersions. Without a bound, the
-        likelihood is highest for an expert that fits a few rows exactly. A fit at the bound has a warning; increase
-        it if the noise of one expert is less than a tenth of another's.
+        Largest ratio of the variances of two Gaussian experts, of the squared scales of Student-t experts, or of the
+        dispersions of gamma experts. Without a bound, the likelihood is highest for an expert that fits a few rows
+        exactly; that of counts is bounded by itself. A fit at the bound has a warning; increase it if the noise of
+        one expert is less than a tenth of another's.
     mixture_init : Mixture, optional
         Starting point, for instance the ``mixture_`` of an earlier fit; replaces the ``n_init`` starting points.
     random_state : int, RandomState, Generator or None

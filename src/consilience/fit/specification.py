@@ -46,7 +46,7 @@ class Specification:
     reg_covar : float
         Lower bound of the variances, as a fraction of the responses' covariance.
     shape_ratio : float
-        Largest ratio of the variances, or dispersions, of two experts.
+        Largest ratio of the variances, or dispersions, of two experts; counts need no bound.
     expert_columns, gate_columns : tuple of int or None
         The covariates that experts and gate read, in increasing order; None for all.
 
