@@ -958,6 +958,20 @@ DEFECTS = (
         "kit/test_serving.py",
     ),
     Defect(
+        "a folder restored from just before its last answer goes on",
+        "kit/mail_run.py",
+        "        if letter.answered is not None:\n",
+        "        if False:\n",
+        "kit/test_spending.py",
+    ),
+    Defect(
+        "a region names nobody whom it serves",
+        "kit/relay.py",
+        "parent=serves, wave",
+        "parent=None, wave",
+        "kit/test_relay.py",
+    ),
+    Defect(
         "a region serves whoever signs a run",
         "kit/relay.py",
         "        check_signed(RunRules(signed_by=self.coordinator, allow_unsigned=False), run, letter)\n",

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
-from consilience.cli.run_commands import COORDINATOR_KEY
+from consilience.cli.run_page import COORDINATOR_KEY
 from consilience.couriers.letter_stores import FolderStore
 from consilience.datasets.hospitals import STUDY
 from consilience.kit.folder import KEY

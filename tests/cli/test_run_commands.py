@@ -141,6 +141,7 @@ def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     assert "Asked: the parameters of a mixture" in shown
     assert "the coordinator could compute rows from them" in shown
     assert "first answer in this run" in shown
+    assert "answer if its coordinator has asked this site to take part" in " ".join(shown.split())
     assert "model.mixture.experts.B = [" in shown
     entries = json.loads(done("site", "log", "show", "ash", "--in", "sites", "--json").stdout)["entries"]
     assert [entry["kind"] for entry in entries] == ["init", "decline", "run", "answer"]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
+from consilience.cli.catalogue import CommandError
+from consilience.cli.relay_commands import relay_run
+from consilience.cli.run_page import COORDINATOR_KEY
+from consilience.couriers.letter_stores import FolderStore
+from consilience.couriers.post import Post
 from consilience.errors import AwaitedError, InvalidInputError, RefusedError
+from consilience.kit.folder import KEY as KEY_FILE
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import RunFile
-from consilience.kit.mail_folder import MailFolder, answer_name
+from consilience.kit.mail_folder import END, MailFolder, answer_name
 from consilience.kit.mail_run import (
     advance_by_files,
     begin_by_files,
@@ -19,9 +28,12 @@ from consilience.kit.mail_run import (
     is_answered,
     open_question,
 )
-from consilience.kit.relay import ROWS, Relay, check_relayed
+from consilience.kit.relay import ROWS, Relay, RelayServing, check_relayed
+from consilience.kit.roster import Roster
 from consilience.kit.sealed_answers import SealedAnswer, open_answer
+from consilience.kit.serving import FINISHED, NO_RUN, STATE
 from consilience.messages import Failure, decode
+from letter_servers import roster_of
 from mail_office import PRIVATE, TABLES, Office, start, study_with
 
 LEAVES = ("ash", "birch", "elm", "oak")
@@ -153,3 +165,65 @@ def test_only_methods_that_ask_for_sums_are_relayed() -> None:
 def test_sums_with_noise_go_through_regions(tmp_path: Path) -> None:
     done = Regions(tmp_path, PRIVATE, start()).to_the_end()
     assert done.privacy.epsilon <= 3.0
+
+
+@pytest.mark.slow
+def test_a_region_over_a_store_by_its_command_or_by_steps_ends_with_the_run_above(tmp_path: Path) -> None:
+    regions = Regions(tmp_path, PRIVATE, start())
+    store = FolderStore(tmp_path / "store")
+    post = Post(tmp_path / "upper", store, ["r0", "r1"])
+    by_command, by_steps = regions.relays
+    by_command.identity.store(tmp_path / COORDINATOR_KEY)
+    begin = {"mailbox": by_command.mail, "roster": tmp_path / "roster.toml", "own": by_command.own}
+    begin["own"].mkdir(parents=True)
+    (tmp_path / COORDINATOR_KEY).rename(begin["own"] / COORDINATOR_KEY)
+    keys = {name: folder.path / KEY_FILE for name, folder in regions.leaves.items() if name in by_command.sites}
+    begin["roster"].write_text(roster_of(keys).to_text())
+    more = {"coordinator": KEY.public_key, "store": str(tmp_path / "store"), "poll": 0.05, "once": True}
+    program = Thread(target=relay_run, args=("r0",), kwargs=begin | more, daemon=True)
+    program.start()
+    by_steps.upper = by_steps.own / "above"
+    one, done = RelayServing(by_steps, store), None
+    assert one.step().word == NO_RUN
+    for _ in range(2000):
+        if done is None and (done := regions.advance()) is not None:
+            post.step()
+        post.step()
+        for relay in regions.relays:
+            if list(relay.mail.glob("round-*.question.json")):
+                for name in relay.sites:
+                    regions.answer_below(relay, name)
+        if (state := one.step().word) == FINISHED:
+            break
+        time.sleep(0.02)
+    program.join(60)
+    assert (state, program.is_alive()) == (FINISHED, False)
+    assert done.privacy.epsilon <= 3.0
+    assert all((relay.mail / END).exists() for relay in regions.relays)
+    for folder in regions.leaves.values():
+        kinds = [entry.kind for entry in SiteFolder.open(folder.path).entries]
+        assert kinds.count("answer") == len(done.record.rounds)
+    said = json.loads((by_command.own / STATE).read_text())
+    assert said["state"] == FINISHED
+
+
+def test_a_leaf_is_told_whom_its_region_serves(tmp_path: Path) -> None:
+    regions = Regions(tmp_path)
+    regions.advance()
+    relay = regions.relays[0]
+    with pytest.raises(AwaitedError):
+        relay.step()
+    run, upper = RunFile.read(relay.mail), RunFile.read(relay.upper)
+    letter = open_question(MailFolder(relay.mail), run, "ash")
+    assert letter is not None
+    said = " ".join(draft_answer(regions.leaves["ash"], TOTALS, FEW["ash"], run, letter).said)
+    assert f"whose coordinator has the key {KEY.public_key}" in said
+    assert upper.identity[:19] in said
+    assert relay.identity.public_key in said  # and who asks it
+
+
+def test_a_roster_without_the_key_of_a_leaf_is_refused(tmp_path: Path) -> None:
+    roster = Roster.from_tables({"format": Roster.kind, "version": 1, "sites": [{"name": "ash"}]})
+    (tmp_path / "roster.toml").write_text(roster.to_text())
+    with pytest.raises(CommandError, match="no public key of ash"):
+        relay_run("r0", tmp_path / "mail", tmp_path / "roster.toml", KEY.public_key, store=str(tmp_path))

@@ -27,6 +27,7 @@ from consilience.cli.notice_commands import check_signatures, leave_out, part_no
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
 from consilience.cli.post_commands import live
+from consilience.cli.relay_commands import relay_run
 from consilience.cli.reporting import (
     characteristics_of,
     check_model,
@@ -252,6 +253,7 @@ app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
 app.command("run")(run_command)
 app.add_typer(live, name="live")
+live.command("relay")(relay_run)
 app.command()(report)
 app.command()(status)
 

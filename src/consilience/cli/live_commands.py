@@ -7,9 +7,10 @@ import logging
 import sys
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -30,7 +31,6 @@ from consilience.kit.private_files import slug
 from consilience.kit.serving import (
     ALARMS,
     ANSWERED,
-    ASKS,
     FINISHED,
     PAUSE,
     PLACE,
@@ -43,9 +43,16 @@ from consilience.kit.serving import (
 )
 
 CERTIFICATE = "certificate.pem"
-SHOWN = (ANSWERED, ASKS)
-"""States after which the page of the site is written again."""
 MISSING_APPROVALS = "{} more must sign: nothing is answered before."
+StoreAddress = Annotated[str, typer.Option(help="Where the letters are, if not by HTTPS: s3://..., or a folder.")]
+EnrolmentPath = Annotated[Path | None, typer.Option(help="File from the coordinator, for letters over HTTPS.")]
+ProxyAddress = Annotated[str, typer.Option(help="HOST:PORT of a proxy; the one that the system states by default.")]
+ProxyAuthority = Annotated[
+    Path | None, typer.Option(help="Certificates of a proxy that reads the traffic, in PEM: uses the password.")
+]
+LookEvery = Annotated[float, typer.Option(min=0.01, help="Seconds from one look at the store to the next.")]
+MostWait = Annotated[float, typer.Option(min=1, help="Longest wait in seconds after failures.")]
+Once = Annotated[bool, typer.Option("--once", help="End when the run is finished.")]
 By = Annotated[str | None, typer.Option(help="Who decides, for the ledger; the user's name if not given.")]
 
 
@@ -104,54 +111,70 @@ def approve_open_question(folder: SiteFolder, beginning: str, who: str, output: 
 
 def serve_site(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
-    store: Annotated[str, typer.Option(help="Where the letters are, if not by HTTPS: s3://..., or a folder.")] = "",
-    enrolment: Annotated[Path | None, typer.Option(help="File from the coordinator, for letters over HTTPS.")] = None,
+    store: StoreAddress = "",
+    enrolment: EnrolmentPath = None,
     table: Annotated[Path | None, typer.Option(help="Table of the site; needed for the first answer.")] = None,
-    proxy: Annotated[str, typer.Option(help="HOST:PORT of a proxy; the one that the system states by default.")] = "",
-    proxy_authority: Annotated[
-        Path | None, typer.Option(help="Certificates of a proxy that reads the traffic, in PEM: uses the password.")
-    ] = None,
-    poll: Annotated[float, typer.Option(min=0.01, help="Seconds from one look at the store to the next.")] = 10.0,
-    most: Annotated[float, typer.Option(min=1, help="Longest wait in seconds after failures.")] = 300.0,
-    once: Annotated[bool, typer.Option("--once", help="End when the run is finished.")] = False,
+    proxy: ProxyAddress = "",
+    proxy_authority: ProxyAuthority = None,
+    poll: LookEvery = 10.0,
+    most: MostWait = 300.0,
+    once: Once = False,
     where: Where = Path(),
 ) -> None:
     """Answer a live run within the mandate that people have signed, for as long as the program runs."""
     folder = folder_of(name, where)
+    log_to_stderr()
+
+    shown = ""
+
+    def seen(state: State) -> bool:
+        nonlocal shown
+        if state.word != shown or state.word == ANSWERED:
+            rewrite_page(name, where)
+        shown = state.word
+        return once and state.word == FINISHED
+
+    with report_as(CommandFault.FOLDER), report_missing_extra():
+        access = LetterAccess(store, enrolment, proxy, proxy_authority)
+        with closing(access.open(name, folder.path / PLACE, folder.path / KEY)) as found:
+            serve(Serving(folder, found, table), poll=poll, most=most, until=seen)
+
+
+def log_to_stderr() -> None:
+    """Write a line for each change of a state to the standard error stream, with the time in UTC."""
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)sZ %(levelname)s %(name)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )  # fmt: skip
 
-    def seen(state: State) -> bool:
-        if state.word in SHOWN:
-            rewrite_page(name, where)
-        return once and state.word == FINISHED
 
-    with report_as(CommandFault.FOLDER), report_missing_extra():
-        if (enrolment is None) == (not store):
+@dataclass(frozen=True)
+class LetterAccess:
+    """How a site, or a region, reaches its letters, as the options say."""
+
+    store: str
+    enrolment: Path | None
+    proxy: str
+    proxy_authority: Path | None
+
+    def open(self, name: str, place: Path, key: Path) -> LetterStore:
+        """Return the store; over HTTPS with the certificate of this key, which is kept in ``place``."""
+        if (self.enrolment is None) == (not self.store):
             raise typer.BadParameter("expected --enrolment FILE, or --store with a folder or an object store")
-        found = store_at(store) if enrolment is None else enrolled_store(folder, enrolment, proxy, proxy_authority)
-        with closing(found):
-            serve(Serving(folder, found, table), poll=poll, most=most, until=seen)
-
-
-def enrolled_store(folder: SiteFolder, path: Path, proxy: str, proxy_authority: Path | None) -> LetterStore:
-    """Return the store over HTTPS of an enrolment: with the site's certificate, or its password behind such a proxy."""
-    known = Enrolment.read(path)
-    if known.site != slug(folder.name):
-        raise InvalidInputError(f"the enrolment is for {known.site}, and the site is {folder.name}")
-    if proxy_authority is not None:
-        read = read_text(proxy_authority, "certificates")
-        return store_at(known.address, authority=read, password=known.password, proxy=proxy)
-    certificate = folder.path / PLACE / CERTIFICATE
-    certificate.parent.mkdir(exist_ok=True, mode=0o700)
-    replace_file(certificate, known.certificate.encode())
-    own = folder.path / KEY
-    return store_at(
-        known.address, authority=known.authority, certificate=certificate, key=own, password=known.password, proxy=proxy
-    )
+        if self.enrolment is None:
+            return store_at(self.store)
+        known = Enrolment.read(self.enrolment)
+        if known.site != slug(name):
+            raise InvalidInputError(f"the enrolment is for {known.site}, and this is {name}")
+        if self.proxy_authority is not None:
+            read = read_text(self.proxy_authority, "certificates")
+            return store_at(known.address, authority=read, password=known.password, proxy=self.proxy)
+        certificate = place / CERTIFICATE
+        place.mkdir(exist_ok=True, mode=0o700)
+        replace_file(certificate, known.certificate.encode())
+        access: dict[str, Any] = {"certificate": certificate, "key": key, "password": known.password}
+        return store_at(known.address, authority=known.authority, proxy=self.proxy, **access)
 
 
 def pause_site(name: SiteName, where: Where = Path(), quiet: Quiet = False) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,14 +18,15 @@ import typer
 from consilience.cli.catalogue import CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Quiet
 from consilience.cli.output import Output
-from consilience.cli.run_commands import COORDINATOR_KEY, OwnPath, own_folder
+from consilience.cli.run_commands import OwnPath, own_folder
+from consilience.cli.run_page import COORDINATOR_KEY, COURIER, rewrite_run_page, said_in, write_run_page
 from consilience.couriers.letter_stores import store_at
 from consilience.couriers.post import Post
 from consilience.errors import ConsilienceError, EngineError
-from consilience.files.json_text import parse_json, read_text, replace_file
+from consilience.files.json_text import replace_file
 from consilience.kit.enrolment import ENROL, SERVER, enrol_sites, nginx_configuration
 from consilience.kit.folder import SiteIdentity
-from consilience.kit.letters import RunFile
+from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import END, MailFolder
 from consilience.kit.mail_watch import MailWatch, watch_run
 from consilience.kit.mailbox import read_run
@@ -31,8 +34,8 @@ from consilience.kit.private_files import slug
 from consilience.kit.roster import Roster
 
 live = typer.Typer(no_args_is_help=True, help="What the coordinator of a live run does beside 'consilience run'.")
-STATE, SHOWN = "post.json", 10.0
-"""What the courier says of itself, in the coordinator's own folder, and after how many seconds it says it again."""
+SHOWN = 10.0
+"""Seconds after which the courier says again how it is."""
 MOST_WAIT = 300.0
 """Longest wait in seconds after failures."""
 
@@ -87,14 +90,24 @@ def carry_letters(
 ) -> None:
     """Carry letters between the folder of a run and a store; with --poll until the end of the run was carried."""
     private, output = own_folder(mailbox, own), Output(quiet=quiet)
+    if poll is not None and not (mailbox / RUN).exists():
+        output.say(f"{_now()} waits for the run in {mailbox} to begin")
+        while not (mailbox / RUN).exists():
+            time.sleep(poll)
     with report_as(CommandFault.RUN):
         post = Post(mailbox, store_at(store), _folders_of(read_run(mailbox, private)))
-        if poll is None:
+        with closing(post.store):
+            if poll is not None:
+                return _carry_on(post, private, poll, output)
             _say_moved(output, post.step(), {}, post.refused)
             return _tell(private, "works", "", post.refused)
+
+
+def _carry_on(post: Post, private: Path, poll: float, output: Output) -> None:
+    """Carry letters until the end of the run was carried; after failures wait longer and longer."""
     wait, refused, told = poll, dict[str, str](), 0.0
     while True:
-        is_over, reason = (mailbox / END).exists(), ""
+        is_over, reason = (post.mail / END).exists(), ""
         try:
             moved = post.step()
             _say_moved(output, moved, refused, post.refused)
@@ -132,9 +145,9 @@ def _tell(own: Path, state: str, reason: str, refused: dict[str, str]) -> None:
     """Write what the courier says of itself, for those who watch; a full disk does not end it."""
     said = {"state": state, "seen": _now(), "reason": reason, "refused": refused}
     try:
-        replace_file(own / STATE, (json.dumps(said, ensure_ascii=False) + "\n").encode())
+        replace_file(own / COURIER, (json.dumps(said, ensure_ascii=False) + "\n").encode())
     except OSError as error:
-        Output().say(f"{STATE} cannot be written: {error.strerror}", style="yellow")
+        Output().say(f"{COURIER} cannot be written: {error.strerror}", style="yellow")
 
 
 def _now() -> str:
@@ -159,22 +172,16 @@ def watch(
             run = read_run(mailbox, private)
             identity = SiteIdentity.load(known) if known.is_file() else None
             found = watch_run(mail, run, identity)
-            courier = _courier_of(private)
+            courier = said_in(private / COURIER)
         is_over = (mailbox / END).exists()
         text = "\n".join(_lines(run, found, courier, is_over=is_over))
         if text != shown:
+            rewrite_run_page(mailbox, private)
             output.data(_document(run, found, courier, is_over=is_over), text)
         shown = text
         if poll is None or is_over:
             return
         time.sleep(poll)
-
-
-def _courier_of(own: Path) -> dict[str, Any]:
-    """Return what the courier has said of itself; empty if none was there."""
-    path = own / STATE
-    found = parse_json(read_text(path, "what a courier says"), STATE) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
 
 
 def _document(run: RunFile, found: MailWatch, courier: dict[str, Any], *, is_over: bool) -> dict[str, Any]:
@@ -203,3 +210,19 @@ def _lines(run: RunFile, found: MailWatch, courier: dict[str, Any], *, is_over: 
         yield "The run is finished."
     elif asked and not found.awaited:
         yield "All answers are there: the sites wait for 'consilience run'."
+
+
+# ---------------------------------------------------------------- page
+
+
+@live.command("open")
+def open_run_page(mailbox: MailPath, own: OwnPath = None, as_json: AsJson = False) -> None:
+    """Write the coordinator's page of the run and open it in a browser: who has answered, and the next step.
+
+    The page is one file in the coordinator's own folder. It has no script and opens no connection.
+    """
+    with report_as(CommandFault.RUN), report_missing_extra():
+        path = write_run_page(mailbox, own_folder(mailbox, own)).resolve()
+    Output(as_json).data({"page": str(path)}, str(path))
+    if sys.stdout.isatty() and not as_json:
+        webbrowser.open(path.as_uri())

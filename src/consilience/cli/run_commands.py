@@ -15,6 +15,7 @@ from consilience.cli.catalogue import CommandError, CommandFault, report_as, rep
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath, TablesPath
 from consilience.cli.output import Output, check_start_file, model_of, study_of
 from consilience.cli.reporting import check_model, check_report, commands_again, describe_model, report_on, say_noise
+from consilience.cli.run_page import COORDINATOR_KEY, rewrite_run_page
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.cli.study_commands import read_sizes
 from consilience.engines.dask import DaskCluster
@@ -40,8 +41,6 @@ from consilience.runs import RunOptions
 from consilience.runs.run import OnDrop
 
 ENGINES = ("inprocess", "dask")
-COORDINATOR_KEY = "coordinator.pem"
-"""Key of the coordinator, in the coordinator's own folder."""
 OwnPath = Annotated[Path | None, typer.Option("--own", help="Folder of the coordinator; DIR.coordinator by default.")]
 
 
@@ -116,7 +115,10 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
         waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll, "identity": identity}
-        done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
+        try:
+            done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
+        finally:
+            rewrite_run_page(mailbox, private)
     with report_as(CommandFault.RUN):
         found = None if mailbox is None else status_of(mailbox, told, identity)
     kits = {} if found is None else found.kits

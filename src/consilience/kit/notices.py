@@ -170,8 +170,9 @@ def write_retraction(files: Sequence[SiteFile], identity: SiteIdentity) -> Retra
 
 
 def coordinator_key(path: Path) -> SiteIdentity:
-    """Return the key of a coordinator; make one if the file does not exist."""
+    """Return the key of a coordinator; make one, with its folder, if the file does not exist."""
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         SiteIdentity.new().store(path)
     return SiteIdentity.load(path)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from consilience.cli.preview import fields_of, final_lines
+from consilience.cli.site_page.live_run import live_step
 from consilience.cli.site_page.state import SiteState, count_numbers
 from consilience.kit import ledger
 from consilience.kit.private_files import slug
@@ -206,7 +207,9 @@ STATES: Mapping[str, tuple[Tag, Callable[[Scene], NextStep]]] = {
 
 def opening_of(state: SiteState, stands: Standing | None) -> NextStep:
     """Return the box at the top: what waits, and the next step as a command."""
-    scene = Scene(state, stands)
+    scene, live = Scene(state, stands), state.live
+    if live is not None and (live.waits_for_people or stands is None or stands.study == live.mandate.study):
+        return live_step(live, scene.command)
     if stands is None:
         said = "No table was held against a study yet:"
         return NextStep("Nothing waits for you", "note", (said, scene.on_table("check")))

@@ -8,6 +8,7 @@ from typing import Any
 
 from consilience._version import __version__
 from consilience.cli.preview import FIELDS, NOISY_FIELDS, RULES, UNSAID, WAYS, attack_lines, fields_of
+from consilience.cli.site_page.live_run import live_blocks
 from consilience.cli.site_page.next_step import STATES, Standing
 from consilience.cli.site_page.state import SiteState, count_numbers
 from consilience.files.noisy_file import NoisyFile
@@ -39,6 +40,7 @@ def page_sections(state: SiteState, found: Sequence[Standing]) -> list[Section]:
     mine = None if state.last is None or state.last.report.file.study != current else state.last
     return [
         _asked(state, study, found),
+        *_live(state),
         *_read(notes, study),
         *_leaves(mine),
         *_about_one(mine),
@@ -58,7 +60,8 @@ def _asked(state: SiteState, study: Study | None, found: Sequence[Standing]) -> 
     blocks: list[Block] = []
     if study is not None:
         words = words_of(study)
-        once = "one file, once" if study.is_one_file else "answers in rounds, each of which a person approves"
+        rounds = "answers in rounds, each of which a person approves, or within a mandate that people signed"
+        once = "one file, once" if study.is_one_file else rounds
         read = ", ".join(_label(words, study, each.name) for each in (study.response, *study.covariates.columns))
         facts: list[tuple[str, str | Tag]] = [
             ("Study", f"{study.name}: {words.title}"),
@@ -76,6 +79,12 @@ def _asked(state: SiteState, study: Study | None, found: Sequence[Standing]) -> 
     if rows:
         blocks.append(Table("Studies at this site.", ("study", "hash", "since", "state"), rows))
     return Section("What is asked", "asked", tuple(blocks) or ("No study was looked at here yet.",))
+
+
+def _live(state: SiteState) -> Iterator[Section]:
+    """Yield the live run: the mandate, what is asked now, and where the program stands."""
+    if state.live is not None:
+        yield Section("The live run and its mandate", "live", live_blocks(state.live))
 
 
 def _label(words: Words, study: Study, name: str) -> str:
@@ -227,19 +236,28 @@ def _left(state: SiteState) -> Section:
 
 def _left_row(state: SiteState, entry: ledger.Entry) -> tuple[Cell, ...]:
     details = entry.details
-    is_file = entry.kind != "answer"
-    named = str(details.get("file", "")).removeprefix("sha256:") if is_file else ""
-    size = f"{state.sizes.get(entry.number, details.get('bytes', 0)):,}" if is_file else ""
+    named = str(details.get("file", "")).removeprefix("sha256:")
+    size = f"{state.sizes.get(entry.number, details.get('bytes', 0)):,}"
     who = str(details.get("approved_by") or "")
     return (
         str(entry.number),
         _when(entry.time),
         state.name_of(state.study_of(entry)),
-        ledger.what_left(entry),
+        _what_left(entry),
         size,
         named,
         who or NOT_STATED,
     )
+
+
+LONGEST_ASKED = 80
+"""Maximum length of what an answer was asked for, in the table of what left; the live run has it as a whole."""
+
+
+def _what_left(entry: ledger.Entry) -> str:
+    asks = str(entry.details.get("asks", ""))
+    asks = f"{asks[:LONGEST_ASKED]}…" if len(asks) > LONGEST_ASKED else asks
+    return f"{ledger.what_left(entry)}{f': {asks}' if asks else ''}"
 
 
 SAID_OF = {
@@ -248,6 +266,7 @@ SAID_OF = {
     "run": "run begun", "answer": "answer approved", "policy": "policy changed", "key": "key made",
     "repair": "ledger repaired", "charge": "noise charged", "retraction": "earlier file retracted",
     "withdrawal": "site withdrew", "signature": "file signed with a new key",
+    "draft": "prepared for approval", "approval": "approved or signed",
 }  # fmt: skip
 """What each kind of entry of the ledger means."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from consilience.cli.site_page.live_run import LiveState
 from consilience.errors import RefusedError
 from consilience.kit import ledger, release
 from consilience.kit.folder import SiteFolder
@@ -41,6 +42,8 @@ class SiteState:
     budget : mapping
     sizes : mapping of int to int
         Bytes of the file that each release wrote, by its entry.
+    live : LiveState or None
+        The live run of the site; None without a mandate.
     """
 
     name: str
@@ -56,6 +59,7 @@ class SiteState:
     replaced: Sequence[int]
     budget: Mapping[str, Any]
     sizes: Mapping[int, int]
+    live: LiveState | None = None
 
     @classmethod
     def read(cls, folder: SiteFolder, there: str = "") -> SiteState:
@@ -63,6 +67,9 @@ class SiteState:
         entries, policy = folder.entries, Policy.from_text(folder.policy)
         last = release.last_fit(folder) if any(entry.kind == "fit" for entry in entries) else None
         studies = {name: (Study.from_text(notes.study), notes) for name, notes in notes_of(folder).items()}
+        live = LiveState.read(folder)
+        if live is not None and live.study is not None:
+            studies.setdefault(live.study.identity, (live.study, StudyNotes(study=live.study.to_text())))
         sizes = {e.number: len(release.read_release(folder, e.number)) for e in entries if e.kind == "release"}
         before, invalid, replaced = None, "", list[int]()
         if last is not None:
@@ -83,6 +90,7 @@ class SiteState:
             replaced,
             budget_document(folder, policy.privacy),
             sizes,
+            live,
         )
 
     def study_of(self, entry: ledger.Entry) -> str:
