@@ -12,6 +12,7 @@ from consilience.model import CategoricalExperts, Experts, GaussianExperts, Pois
 from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.gamma import GammaExperts
+from consilience.model.families.hurdle_poisson import HurdlePoissonExperts
 from consilience.model.families.negative_binomial import NegativeBinomialExperts
 from consilience.model.families.student import StudentExperts
 from consilience.model.families.zero_inflated_poisson import ZeroInflatedPoissonExperts
@@ -116,6 +117,13 @@ CASES = {
         lambda shape, _, rng: rng.poisson(2.0, (shape.n, 1)) * (rng.random((shape.n, 1)) < 0.7).astype(float),
         lambda slopes, at: ZeroInflatedPoissonExperts(opposite(slopes, at, 3.0, 1.5), np.full(2, 0.3)),
         lambda n, rng: rng.uniform(0.5, 3.0, n),
+    ),
+    "hurdle_poisson": FamilyCase(
+        lambda shape, p, rng: HurdlePoissonExperts(
+            0.4 * rng.normal(size=(shape.K, p)), np.full(shape.K, rng.uniform(0.2, 0.8))
+        ),
+        lambda shape, _, rng: rng.poisson(2.0, (shape.n, 1)) * (rng.random((shape.n, 1)) < 0.7).astype(float),
+        lambda slopes, at: HurdlePoissonExperts(opposite(slopes, at, 3.0, 1.0), np.full(2, 0.3)),
     ),
 }
 """For each family, and each covariance structure of the Gaussian one, how tests make it."""

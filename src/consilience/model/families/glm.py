@@ -261,7 +261,7 @@ class CountExperts(GeneralisedLinearExperts):
 
     multiplied = "rate"
     discrete = True
-    size_name = "exposure"
+    size_name: ClassVar[str | None] = "exposure"
     range_sentence = "the response must be one column of counts 0, 1, 2, …"
 
     def in_range(self, rows: Rows) -> bool:

@@ -18,6 +18,7 @@ from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.families.gamma import GammaExperts
 from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.hurdle_poisson import HurdlePoissonExperts
 from consilience.model.families.negative_binomial import NegativeBinomialExperts
 from consilience.model.families.poisson import PoissonExperts
 from consilience.model.families.student import StudentExperts
@@ -39,6 +40,7 @@ OWN: tuple[type[Experts], ...] = (
     StudentExperts,
     NegativeBinomialExperts,
     ZeroInflatedPoissonExperts,
+    HurdlePoissonExperts,
 )
 """Families of the library in the order of their codes in messages: add new ones at the end."""
 

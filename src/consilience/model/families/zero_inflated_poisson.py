@@ -8,17 +8,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options, Share
-from consilience.model.families.glm import CountExperts
+from consilience.model.families.base import Evaluated, ExpertScores, Share
 from consilience.model.families.poisson import PoissonExperts
+from consilience.model.families.zero_odds import ODDS, ZeroOddsExperts
 from consilience.model.rows import Block
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
-from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, unpack
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
 
-ODDS = Bounds(1e-6, 1e6, longest=2.0)
-"""Range of the odds of an extra zero: at the least counts are Poisson, at the most every count is 0."""
 LONGEST_NEWTON = 1.0
 """Largest change of a coefficient or of ``log ω`` for which all are changed together."""
 SHIFTS = (0.0, 0.1, 1.0, 10.0)
@@ -38,7 +35,7 @@ class ZeroInflatedEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroInflatedPoissonExperts(CountExperts):
+class ZeroInflatedPoissonExperts(ZeroOddsExperts):
     """Experts ``y | x, k``: an extra 0 with odds ``ω``, otherwise ``Poisson(μ)`` with ``μ = exposure · exp(x̃ᵀ b_k)``.
 
     All experts have the same odds: which expert an extra zero belongs to is not identified. The free shape is
@@ -58,51 +55,9 @@ class ZeroInflatedPoissonExperts(CountExperts):
     (array([0.5]), array([0.5]))
     """
 
-    omega: Array
-
     family = "zero_inflated_poisson"
     shape_name = "odds of extra zeros"
     relaxes: ClassVar[Mapping[str, str]] = {"poisson": "extra zeros"}
-    message_fields: ClassVar[MessageFields] = {"B": (2,), "omega": (1,)}
-
-    @classmethod
-    def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
-        """Return K experts with rate 1 and one extra zero in five."""
-        return cls(np.zeros((K, p)), np.full(K, 0.25))
-
-    @property
-    def shapes(self) -> int:
-        """Number of shapes per expert: one."""
-        return 1
-
-    @property
-    def shape_parameters(self) -> int:
-        """One: the log odds of all experts."""
-        return 1
-
-    def tie(self) -> Array:
-        """Return the matrix ``(K, 1)`` from the common log odds to those of each expert."""
-        return np.ones((self.K, 1))
-
-    @property
-    def ties_shapes(self) -> bool:
-        """Whether all experts share one shape: always."""
-        return True
-
-    @property
-    def share(self) -> Array:
-        """Probability ``π`` of an extra zero, ``(K,)``."""
-        return self.omega / (1 + self.omega)
-
-    @property
-    def counts(self) -> PoissonExperts:
-        """The Poisson counts among which the extra zeros are."""
-        return PoissonExperts(self.B)
-
-    def invalid(self) -> str:
-        """Return the reason why coefficients and odds are not valid; empty if they are."""
-        inside = np.array_equal(self.omega, ODDS.clipped(self.omega))
-        return super().invalid() or ("" if inside else "the odds of extra zeros are out of range")
 
     # ------------------------------------------------------------------ the E-step
 
@@ -146,7 +101,7 @@ class ZeroInflatedPoissonExperts(CountExperts):
         B = self.stepped(moments.first[:K], moments.second[:K], penalty, intercept, fraction)
         near = np.abs(B - self.B).max() <= LONGEST_NEWTON
         newton = self._newton(moments, ridge, intercept, fraction) if near else None
-        return replace(self, B=B, omega=self._odds(moments)) if newton is None else newton
+        return replace(self.with_share(self._zeros(moments)), B=B) if newton is None else newton
 
     def _newton(self, moments: Moments, ridge: Array, intercept: bool, fraction: float) -> Self | None:
         """Change coefficients and ``log ω`` together by ``fraction`` of a Newton step; None if there is no short one.
@@ -184,14 +139,10 @@ class ZeroInflatedPoissonExperts(CountExperts):
             J[:, p, p] -= bend
         return g, J, C
 
-    def _odds(self, moments: Moments) -> Array:
-        """Compute the odds ``(K,)`` after a step of EM."""
+    def _zeros(self, moments: Moments) -> float:
+        """Compute the share of extra zeros after a step of EM."""
         n, extra, _ = (float(part.sum()) for part in np.split(moments.plain, 3))
-        return self._tied(extra / n if n > 0 else float(self.share[0]))
-
-    def _tied(self, share: float) -> Array:
-        """Return the odds ``(K,)`` of a share of extra zeros."""
-        return np.full(self.K, ODDS.clipped(np.array(share / max(1 - share, 1e-9))))
+        return extra / n if n > 0 else float(self.share[0])
 
     # ------------------------------------------------------------------ derivatives
 
@@ -203,9 +154,7 @@ class ZeroInflatedPoissonExperts(CountExperts):
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Compute the observed score: coefficients ``(K, 1, p)`` and log odds ``(K, 1)``."""
         n, extra, _ = np.split(moments.plain, 3)
-        each = extra - n * self.share
-        inward = ODDS.inward(self.omega, np.full(self.K, each.sum())) != 0
-        return moments.first[: self.K, None], np.where(inward, each, 0.0)[:, None]
+        return moments.first[: self.K, None], self.inward_score(extra - n * self.share)
 
     def complete(self, moments: Moments) -> Array:
         """Compute minus the second derivative in coefficients and ``log ω``, ``(K, p + 1, p + 1)``."""
@@ -216,25 +165,6 @@ class ZeroInflatedPoissonExperts(CountExperts):
         J[:, p, :p] = J[:, :p, p] = -moments.first[self.K :]
         J[:, p, p] = known - spread
         return ODDS.held(self.omega, J, known)
-
-    def moved(self, coefficients: Array, shapes: Array) -> Self:
-        """Add ``coefficients`` to the coefficients and ``shapes`` to the log odds."""
-        B = self.B + coefficients.reshape(self.B.shape)
-        return replace(self, B=B, omega=ODDS.moved(self.omega, shapes.ravel()))
-
-    # ------------------------------------------------------------------ reported parameters
-
-    def log_shapes(self) -> Array:
-        """Return log odds, ``(K, 1)``."""
-        return np.log(self.omega)[:, None]
-
-    def log_shapes_jacobian(self) -> Array:
-        """Return 1; NaN for odds at a bound, which have no standard error."""
-        return np.where(ODDS.reached(self.omega), np.nan, 1.0)[:, None]
-
-    def attributes(self) -> dict[str, Array]:
-        """Return the shares of extra zeros ``(K,)``."""
-        return {"zero_shares_": self.share}
 
     # ------------------------------------------------------------------ prediction
 
@@ -302,7 +232,7 @@ class ZeroInflatedPoissonExperts(CountExperts):
             kept = np.maximum(mass - extra, 1e-300)
             rows = zip(experts.B, mass, kept, total, strict=True)
             B = [experts._nearest(b, panel, k, t / k) if m.sum() > 0 else b for b, m, k, t in rows]
-            before, experts = experts, replace(experts, B=np.array(B), omega=self._tied(extra.sum() / mass.sum()))
+            before, experts = experts, replace(experts.with_share(extra.sum() / mass.sum()), B=np.array(B))
             if max(np.abs(experts.B - before.B).max(), np.abs(np.log(experts.omega / before.omega)).max()) < TOLERANCE:
                 break
         return experts
@@ -315,17 +245,9 @@ class ZeroInflatedPoissonExperts(CountExperts):
 
     # ------------------------------------------------------------------ one model per site
 
-    def shape_values(self) -> Array:
-        """Return log odds ``(K, 1)``."""
-        return self.log_shapes()
-
-    def with_shape_values(self, values: Array) -> Self:
-        """Return the experts with these log odds."""
-        return replace(self, omega=ODDS.clipped(np.exp(np.clip(values[:, 0], -50, 50))))
-
     def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
         """Compute log odds ``(K, 1)`` after a step of EM."""
-        return np.log(self._odds(moments))[:, None]
+        return self.with_share(self._zeros(moments)).log_shapes()
 
 
 def solve_arrow(J: Array, gradient: Array) -> Array | None:
