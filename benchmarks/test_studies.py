@@ -13,6 +13,7 @@ from benchmarks.lib.datasets import DataNotFoundError, load_images, load_table
 
 HERE = Path(__file__).parent
 TABLES = {
+    "conformal": "beijing_air",
     "flexmix_starts": "seizure",
     "mmash": "mmash_actigraph",
     "mmash_users": "mmash_actigraph",

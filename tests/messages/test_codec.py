@@ -38,6 +38,7 @@ from consilience.messages.codec import FORMAT, HEADER, MARK, Message, Number, St
 from consilience.messages.questions import (
     Bundle,
     Clients,
+    CountTails,
     Identify,
     Masked,
     MaskedSums,
@@ -61,6 +62,7 @@ from consilience.model.expectation import score_products, score_sums
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.statistics import Additive
 from consilience.model.summary import ColumnSummary, column_summary
+from consilience.model.tails import count_tails
 from consilience.numerics.arrays import Array, pack, unpack
 from consilience.published.client_steps import (
     Anchors,
@@ -172,6 +174,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         PrivateSteps(mixture, np.repeat(single.X, 2, axis=0)),
         squared(mixture.design.p),
         PrivateLikelihoods((mixture, mixture), clip=2.5, place=8),
+        CountTails(mixture),
     ]
     answers = [
         pair_sums(rows, design, theta),
@@ -185,6 +188,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         NoisySums((*range(3 - 2**61, 3 - 2**61 + mixture.parameter_count), 2**60 + 1), clip=2.5, variance=2**61),
         MaskedSums((*range(2**63 - mixture.parameter_count, 2**63), -(2**63)), clip=2.5, variance=2**61),
         NoisySteps((mixture,), np.zeros(1), (2,), (NoisySums((5,) * P + (3,), clip=float(np.sqrt(P)), variance=7),)),
+        count_tails(mixture, single),
     ]
     return questions, answers
 
@@ -787,9 +791,10 @@ def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Sh
         score_sums(mixture, rows),
         *answers[:2],
         expect(mixture, rows),
-        *answers[2:],
+        *answers[2:-1],
         of_squares(mixture),
         COMPARISON,
+        answers[-1],
     ]
     for question, answer in zip(questions, answers, strict=True):
         assert_same_arrays(decode(encode(question)), question)
@@ -805,7 +810,9 @@ def test_answers_about_clients_of_another_shape_are_failures() -> None:
         _, answers = about_clients(other)
         mixture, rows = regressions(other)
         strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
-        for question, answer in zip(questions, [*strange, *answers[6:], of_squares(mixture), None], strict=True):
+        for question, answer in zip(
+            questions, [*strange, *answers[6:-1], of_squares(mixture), None, None], strict=True
+        ):
             if answer is not None:  # of clients in two directions, sizes, steps and mixtures the shape is the same
                 assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
     mixture, rows = regressions(Shape(n=40))
@@ -878,6 +885,7 @@ SAYS = {
     Expect: "sums over rows, weighted by responsibilities",
     ScoreSums: "squared residuals and residuals times x for",
     ScoreProducts: "the products of the scores of",
+    CountTails: "classes of how far out their response is",
     Sample: "for a random sample of 25 % of the rows or clients: sums over rows",
     LogLikelihood: "log-likelihood of one mixture",
     ProposeStart: "at most 3 mixtures of 3 experts fitted to at most 3,000 rows",
@@ -948,6 +956,8 @@ NUMBERS = [
     "PrivateSteps",
     "NoisySteps",
     "PrivateLikelihoods",
+    "CountTails",
+    "TailCounts",
 ]
 
 

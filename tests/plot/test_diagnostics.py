@@ -16,7 +16,8 @@ from consilience.datasets import soft
 from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.model import Rows
-from consilience.plot.diagnostics import predictive_cdf, quantile_residuals
+from consilience.model.tails import predictive_cdf
+from consilience.plot.diagnostics import quantile_residuals
 from consilience.plot.drawing import mark
 
 

@@ -21,6 +21,7 @@ from consilience.messages.table import table
 from consilience.model import ColumnSummary, Statistics
 from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.expectation import Meat
+from consilience.model.tails import TailCounts
 
 KINDS = {
     "Summarise": "means and covariances of all rows",
@@ -30,6 +31,7 @@ KINDS = {
     "Expect": "sums at a common model",
     "ScoreSums": "sums at a common model, fewer of them",
     "ScoreProducts": "products of sums at a common model",
+    "CountTails": "how far out responses are under a model",
     "Sample": "sums at a common model, over a random part of the clients",
     "Pairs": "sums over pairs of rows of a client",
     "Clients": "moments of each client",
@@ -92,6 +94,7 @@ ANSWER_FIELDS: Mapping[type, Mapping[str, str]] = {
         "weight": "the number of rows",
         "clusters": "the number of rows, or of clients",
     },
+    TailCounts: {"counts": "the number of rows in each class of how far out their response is under the model"},
     PairSums: {
         "product": "the sum over pairs of rows of a client of products of residuals times covariates",
         "pairs": "the number of pairs",

@@ -1,6 +1,7 @@
 """scikit-learn estimators: validation, fitted attributes and tables; ``fit`` and ``model`` do the mathematics."""
 
 from consilience.estimators.averages import average_contrasts, average_marginal_effects, average_predictions
+from consilience.estimators.calibrated_intervals import CalibratedIntervals, calibrate_intervals
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.comparison import ModelComparison, compare
 from consilience.estimators.covariate_tests import CovariateTest, likelihood_ratio_test, wald_test
@@ -13,6 +14,7 @@ from consilience.estimators.saving import load
 from consilience.estimators.scorer import LogDensityScorer, log_density_scorer
 
 __all__ = [
+    "CalibratedIntervals",
     "CovariateTest",
     "GaussianMixture",
     "LogDensityScorer",
@@ -25,6 +27,7 @@ __all__ = [
     "average_contrasts",
     "average_marginal_effects",
     "average_predictions",
+    "calibrate_intervals",
     "compare",
     "likelihood_ratio_test",
     "load",

@@ -51,6 +51,16 @@ def _rows_of_site(estimator: MixtureEstimator, name: str, site: Mapping[str, Any
         return estimator._rows(site["X"], **{"y": None, **others}, reset=False, min_rows=0)
 
 
+def fitted_rows(model: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
+    """Return the validated rows of each site, in the columns of a fitted model."""
+    rows = []
+    for name, site in sites.items():
+        others = {part: value for part, value in site.items() if part != "X"}
+        with validation.name_columns(site, classes=is_classifier(model), site=name):
+            rows.append(model.rows(site["X"], **others))
+    return rows
+
+
 def set_columns(
     estimator: MixtureEstimator,
     names: int | Sequence[str] | np.ndarray,

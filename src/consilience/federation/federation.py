@@ -26,20 +26,22 @@ from consilience.data.shards import column_types
 from consilience.display import count_files, show_rounds
 from consilience.engines import Engine, InProcess
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
+from consilience.estimators.calibrated_intervals import CalibratedIntervals, check_calibrable
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import specification_of
 from consilience.estimators.order import CRITERIA
 from consilience.estimators.validation import budget_of
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders, build_models, compare_orders, warn_of
-from consilience.federation.scores import Scores, collect_scores, plan_scores
+from consilience.federation.scores import Scores, collect_scores, plan_scores, sites_of_model
 from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.left_out import check_institutions
 from consilience.fit.specification import validate_orders
-from consilience.messages import Dialogue, Failure, FailureCode, LogLikelihood, SiteError, encode
+from consilience.messages import CountTails, Dialogue, Each, Failure, FailureCode, LogLikelihood, SiteError, encode
 from consilience.methods import FederatedEM, Method, Task
-from consilience.model import Rows
+from consilience.model import Mixture, Rows
 from consilience.model.contributions import refusal
+from consilience.model.tails import TailCounts
 from consilience.numerics.budget import Budget
 from consilience.runs import EngineOverSites, Journal, Run, RunOptions, run
 from consilience.runs.run import RunKeywords
@@ -513,6 +515,43 @@ class Federation:
             raise
         return collect_scores(shards.names, tasks, outcomes)
 
+    def calibrate(self, model: MixtureEstimator, **options: Unpack[RunKeywords]) -> CalibratedIntervals:
+        """Calibrate the prediction intervals of a fitted model on the rows of these sites, in one round.
+
+        The sites should hold rows that the fit has not seen. Each site sends how many of its rows are in each class of
+        tail probabilities; the coverage at each site follows from the same answers.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted estimator, as ``FederatedFit.model``, with one response that is a number.
+        **options
+            ``journal``, ``deadline``, ``on_drop``, ``limits`` and others, as in :class:`RunOptions`.
+
+        Returns
+        -------
+        CalibratedIntervals
+
+        Examples
+        --------
+        >>> from consilience import Federation, MixtureOfRegressions
+        >>> from consilience.datasets import soft
+        >>> data = soft(2000, random_state=0)
+        >>> model = MixtureOfRegressions(1).fit(data.X[:1000], data.y[:1000])
+        >>> north, south = slice(1000, 1500), slice(1500, 2000)
+        >>> others = Federation({"north": (data.X[north], data.y[north]), "south": (data.X[south], data.y[south])})
+        >>> intervals = others.calibrate(model)
+        >>> list(intervals.coverage(0.9)["site"])
+        ['north', 'south', 'all']
+        """
+        check_fitted(model)
+        check_calibrable(model)
+        self._sites = sites_of_model(self._source, model)
+        asked = RunOptions(**options)
+        with self._over(self._sites) as engine:
+            done = run(_count_tails(model.mixture_), engine, asked, explain=asked.explain or self._explained)
+        return CalibratedIntervals(model, dict(done.value))
+
     def _fits(
         self,
         estimator: MixtureEstimator,
@@ -559,6 +598,12 @@ class Federation:
                 explain=options.explain or self._explained,
             )
         return build_models(models, done)
+
+
+def _count_tails(mixture: Mixture) -> Dialogue[Mapping[str, TailCounts]]:
+    """Ask each site how far out its responses are."""
+    counts: Mapping[str, TailCounts] = yield Each(CountTails(mixture))
+    return counts
 
 
 def with_budgets(sites: Sequence[Site], budget: Budget, options: RunOptions) -> list[Site]:

@@ -19,9 +19,10 @@ from consilience.data.shards import column_names_in
 from consilience.data.stores import absolute_uri, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.federated import column_roles, set_size, size_of_fit
-from consilience.federation.data_source import Shards, check_file_columns
+from consilience.estimators.federated import column_roles, fitted_rows, set_size, size_of_fit
+from consilience.federation.data_source import Arrays, DataSource, Shards, check_file_columns
 from consilience.messages import LogLikelihood, encode
+from consilience.site import Site
 
 FAILURES_SHOWN = 3
 
@@ -58,7 +59,7 @@ def plan_scores(
     shards: Shards, model: MixtureEstimator, out: str, keep: Sequence[str], *, overwrite: bool
 ) -> list[Scoring]:
     """Return what to do for each shard; raise an error if it would write among the inputs."""
-    columns = _columns(shards, model)
+    columns = model_columns(shards, model)
     check_file_columns(shards.uris[0], column_names_in(shards.uris[0]), {"model": columns.names, "keep": keep})
     labels = tuple(model.classes_.tolist()) if is_classifier(model) else ()
     outputs = _outputs(shards.uris, out)
@@ -90,7 +91,19 @@ def collect_scores(names: Sequence[str], tasks: Sequence[Scoring], outcomes: dic
     )
 
 
-def _columns(shards: Shards, model: MixtureEstimator) -> Columns:
+def sites_of_model(source: DataSource, model: MixtureEstimator) -> list[Site]:
+    """Return the sites with their rows in the columns of a fitted model."""
+    if isinstance(source, Arrays):
+        rows = fitted_rows(model, source.parts)
+        return [Site(name, each) for name, each in zip(source.names, rows, strict=True)]
+    if not isinstance(source, Shards) or not source.columns.target:
+        raise InvalidInputError("the rows have no response: name its column, as in from_parquet(..., target=...)")
+    columns = model_columns(source, model)
+    check_file_columns(source.uris[0], column_names_in(source.uris[0]), {"model": columns.names})
+    return [Site(name, Shard(uri, columns)) for name, uri in zip(source.names, source.uris, strict=True)]
+
+
+def model_columns(shards: Shards, model: MixtureEstimator) -> Columns:
     """Return the columns to read: those of the model by name, and the target if the table has one."""
     names = tuple(map(str, getattr(model, "feature_names_in_", shards.columns.features)))
     if len(names) != model.n_features_in_:

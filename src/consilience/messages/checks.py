@@ -23,6 +23,7 @@ from consilience.model.families.registry import Regressions
 from consilience.model.information import LARGEST, complete_information, is_informable, shape_slice
 from consilience.model.received import CrossProducts, is_moderate, products_of_summary
 from consilience.model.statistics import StatisticsLayout
+from consilience.model.tails import TailCounts
 from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import SEMIDEFINITE, is_semidefinite
 
@@ -75,6 +76,13 @@ def check_score_products(question: questions.ScoreProducts) -> None:
         raise MessageError("products of scores need a mixture with an information, and its second moments")
     if not (is_moderate(second) and is_semidefinite(unpack(second[mixture.experts.curvature_rows()]))):
         raise MessageError("second moments are not finite, or not positive semidefinite")
+
+
+def check_ordered(question: questions.CountTails) -> None:
+    """Refuse a mixture without one ordered response."""
+    experts = question.mixture.experts
+    if experts.classes or experts.q != 1:
+        raise MessageError("tails are of one response that is a number")
 
 
 def check_local_fit(question: questions.ProposeStart) -> None:
@@ -489,6 +497,11 @@ def in_likelihood(asked: questions.LogLikelihood, given: questions.Likelihood) -
     if asked.mixture.experts.discrete and given.log_likelihood > ROUNDING * given.weight:
         return "a log-likelihood above its bound"
     return weight_problem(given.weight)
+
+
+def in_tails(_: Any, given: TailCounts) -> str:
+    """Check counts of rows by the tail probability of their response."""
+    return "a negative weight" if np.any(given.counts < 0) else weight_problem(given.rows)
 
 
 def in_meat(_: Any, given: Meat) -> str:

@@ -17,6 +17,7 @@ from consilience.fit import Expect, Specification, StopReason
 from consilience.fit.starts import CONTENDERS
 from consilience.model import ColumnSummary, Design, Mixture
 from consilience.model.statistics import Additive
+from consilience.model.tails import EDGES
 from consilience.numerics.arrays import Array
 
 
@@ -124,6 +125,23 @@ class ScoreProducts:
         """Return a description of what an answer discloses."""
         P = self.mixture.parameter_count
         return f"the products of the scores of {P} parameters, summed over rows, or over clusters if rows have them"
+
+
+@dataclass(frozen=True, eq=False)
+class CountTails:
+    """Ask how far out the responses of rows are under a mixture, in classes: ``TailCounts``.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> CountTails(soft(10, random_state=0).truth).mixture.K
+    4
+    """
+
+    mixture: Mixture
+
+    disclosed = f"the number of rows in each of {len(EDGES) + 1} classes of how far out their response is under a model"
+    """Description of what an answer discloses."""
 
 
 @dataclass(frozen=True, eq=False)

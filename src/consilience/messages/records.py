@@ -23,6 +23,7 @@ from consilience.model.families.registry import OWN, family_of
 from consilience.model.mixture import layout_of, score_layout
 from consilience.model.statistics import Moments
 from consilience.model.summary import column_summary
+from consilience.model.tails import EDGES, TailCounts, count_tails
 from consilience.numerics.arrays import triangle_size
 
 MOST_EXPERTS = 200
@@ -319,6 +320,17 @@ ROWS: tuple[Row, ...] = (
         largest=lambda asked: checks.HEADS + triangle_size(asked.mixture.parameter_count),
         impossible=checks.in_meat,
         products=lambda _, given: received.CrossProducts.counted(labels=given.weight),
+    ),
+    Row(
+        kinds=(42, 43),
+        question=Struct(questions.CountTails, {"mixture": MIXTURE}, checks.check_ordered),
+        answer=Struct(TailCounts, {"counts": VECTOR}),
+        reads=checks.reads_ungrouped,
+        contribution=lambda asked, rows: count_tails(asked.mixture, rows),
+        fits=lambda _, given: given.counts.shape == (len(EDGES) + 1,),
+        largest=lambda _: checks.HEADS + len(EDGES) + 1,
+        impossible=checks.in_tails,
+        products=lambda _, given: received.CrossProducts.counted(given.rows),
     ),
     Row(
         kinds=(34, 35),

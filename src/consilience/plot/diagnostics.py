@@ -19,7 +19,7 @@ from consilience.fitted.protocols import (
     noun,
 )
 from consilience.model import Mixture, Rows
-from consilience.model.families.registry import gaussian
+from consilience.model.tails import predictive_cdf
 from consilience.numerics.arrays import Array, IntArray
 from consilience.plot import drawing
 
@@ -108,17 +108,6 @@ def quantile_residuals(mixture: Mixture, rows: Rows, response: int, rng: np.rand
         upper = lower + (upper - lower) * rng.random(len(Y))
     tiny = np.finfo(float).tiny
     return np.asarray(ndtri(np.clip(upper, tiny, 1 - np.finfo(float).eps / 2)))
-
-
-def predictive_cdf(mixture: Mixture, rows: Rows, response: int, y: Array) -> Array:
-    """Compute ``F(y_i | x_i) = Σ_k π_k(x_i) F_k(y_i | x_i)`` of one response, ``(n,)``."""
-    pi, panel = mixture.gate_weights(rows.X).T, mixture.design.panel(rows.X)
-    if mixture.experts.q == 1:
-        each = mixture.experts.cdf(panel, y, rows.exposure)
-    else:
-        experts = gaussian(mixture.experts)  # the only family with several responses
-        each = ndtr((y - experts.mean(panel)[:, response]) / np.sqrt(experts.variances[:, response, None]))
-    return np.asarray(np.sum(pi * each, axis=0))
 
 
 def _quantiles(ax: Axes, residuals: Array, level: float) -> None:
