@@ -51,7 +51,7 @@ def test_effects_in_days_are_those_of_the_model(page: str, demo: Any) -> None:
     for place, size, name in [(1, 10 / 15, "Age, per 10 years"), (4, 1, "Admission, emergency compared with planned")]:
         before = np.array([1.0, *means, *shares]) * (np.arange(5) != place if place == 4 else 1)
         after = before + size * (np.arange(5) == place)
-        shown = re.search(rf"{name} ([\d.]+) days longer \(([\d.]+) to ([\d.]+) days\) ([\d.]+) days longer", said)
+        shown = re.search(rf"{name} ([\d.]+) days longer \(([\d.]+) to ([\d.]+)\) ([\d.]+) days longer", said)
         assert shown is not None
         for k, numbers in zip(np.argsort(estimates.experts[:, 0, 0]), [(1, 2, 3), (4,)], strict=True):
             own = slice(estimates.gate.size + 5 * k, estimates.gate.size + 5 * (k + 1))

@@ -298,19 +298,21 @@ class ChangeScale:
         '46 % longer (43 to 49 %)'
         >>> ChangeScale("percent", "", "shorter", "longer").sentence(-0.015, -0.044, 0.013)
         'no difference shown (−4.3 % to +1.3 %)'
+        >>> ChangeScale("difference", "days", "shorter", "longer").sentence(1.25, 1.18, 1.32)
+        '1.25 days longer (1.18 to 1.32)'
         """
-        known = isfinite(lower) and isfinite(upper)
+        known, mark = isfinite(lower) and isfinite(upper), " %" if self.kind == "percent" else ""
         if known and lower <= 0 <= upper:
-            digits, mark = self.digits(lower, upper), " %" if self.kind == "percent" else self._unit
+            digits = self.digits(lower, upper)
             digits += any(round(self.value(end), digits) == 0 for end in (lower, upper))
             both = " to ".join(f"{self.number(each, digits)}{mark}" for each in (lower, upper))
-            return f"no difference shown ({both})"
-        if self.kind in ("ratio", "odds") or (self.kind == "percent" and exp(min(estimate, 700.0)) >= MANY_TIMES):
+            return f"no difference shown ({both}{'' if mark else self._unit})"
+        if self.kind in ("ratio", "odds") or (mark and exp(min(estimate, 700.0)) >= MANY_TIMES):
             return self._multiple(estimate, lower, upper)
-        digits, mark = self.digits(estimate), " %" if self.kind == "percent" else self._unit
+        digits = self.digits(estimate)
         size, *ends = (f"{abs(self.value(each)):,.{digits}f}" for each in (estimate, *sorted((lower, upper), key=abs)))
         interval = f"({' to '.join(ends)}{mark})" if known else "(no interval)"
-        return f"{size}{mark} {self.more if estimate > 0 else self.less} {interval}"
+        return f"{size}{mark or self._unit} {self.more if estimate > 0 else self.less} {interval}"
 
     @property
     def _unit(self) -> str:

@@ -190,7 +190,7 @@ def _ticks(scale: ChangeScale, at: Axis, y: float) -> list[str]:
             continue
         x, sign = at(scale.predictor(value)), "+" if value > 0 and scale.kind in ("percent", "difference") else ""
         said = sign + in_numbers(round(value, 10))
-        half = LETTER * len(said) / 2 + 2
+        half = LETTER * len(said) / 2 + 5  # numbers beside each other must not read as one
         if all(x + half < a or x - half > b for a, b in ends):  # no effect first, then what has room beside it
             ends.append((x - half, x + half))
             marks += [line(x, y, x, y + 4, "r"), text(x, y + 16, said, "s", "middle")]
@@ -244,7 +244,8 @@ def curves(
     for a, v, css in dots:  # a number stands above its line: to the left where it rises, to the right where it falls
         marks += [f'<circle class="f{css}" cx="{across(a):.1f}" cy="{up(v):.1f}" r="3.2"/>']
         side = "end" if across(a) > (WIDTH - 45 if falls else 80) else "start"
-        marks += [text(across(a) + (-3 if side == "end" else 3), up(v) - 8, f"{100 * v:.0f} %", f"t{css}", side)]
+        x_text, y_text = across(a) + (-3 if side == "end" else 3), up(v) - (16 if falls and side == "end" else 8)
+        marks += [text(x_text, y_text, f"{100 * v:.0f} %", f"t{css}", side)]
     return draw_picture(height, marks, alt)
 
 
