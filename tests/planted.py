@@ -1069,6 +1069,20 @@ DEFECTS = (
         'index.gate[:][:, places["gate"]]',
         "estimators/test_covariate_tests.py",
     ),
+    Defect(
+        "names of columns in the picture of a notebook as they are",
+        "report/notebook.py",
+        'fill="currentColor">{escape(said)}</text>',
+        'fill="currentColor">{said}</text>',
+        "report/test_notebook.py",
+    ),
+    Defect(
+        "a bar in a notebook that cannot show it",
+        "display.py",
+        '(console.is_jupyter and find_spec("ipywidgets") is not None)',
+        "console.is_jupyter",
+        "test_display.py",
+    ),
 )
 
 

@@ -44,3 +44,23 @@ def test_an_interrupt_ends_the_thread(capsys: pytest.CaptureFixture[str]) -> Non
     assert captured.out == ""
     assert re.fullmatch(r"fit: round 1, 0 of 3, \d s\n", captured.err)
     assert not [thread for thread in threading.enumerate() if thread.name == "consilience-progress"]
+
+
+class Notebook:
+    """A console of rich in a notebook."""
+
+    is_terminal = False
+    is_jupyter = True
+
+    def __init__(self, file: io.StringIO) -> None:
+        self.file = file
+
+
+def test_a_notebook_without_widgets_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich shows a bar in a notebook by ipywidgets, and nothing but a warning without them."""
+    file = io.StringIO()
+    monkeypatch.setattr("rich.console.Console", lambda **_: Notebook(file))
+    monkeypatch.setattr("consilience.display.find_spec", lambda _: None)
+    with display_progress("fit") as show:
+        show("round 1, sites", 1, 3)
+    assert re.fullmatch(r"fit: round 1, sites, 1 of 3, \d s\n", file.getvalue())

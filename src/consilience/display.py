@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def display_progress(title: str, *, verbose: bool = True) -> Iterator[Show]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    bar = console.is_terminal or console.is_jupyter
+    bar = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)  # which rich needs there
     with _bar(title, console) if bar else write_lines(title, console.file) as show:
         yield show
 

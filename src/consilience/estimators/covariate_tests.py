@@ -66,7 +66,7 @@ class CovariateTest:
         head = f"{self.kind} of {self.column} in {'experts and gate' if self.part == 'both' else self.part}"
         if self.withheld:
             return f"{head}: withheld ({self.withheld})"
-        said = f"chi-square {self.statistic:.2f} on {self.degrees} degrees of freedom"
+        said = f"chi-square {self.statistic:.2f} on {self.degrees} degree{'s' * (self.degrees > 1)} of freedom"
         return f"{head}: {said}, P = {self.p_value:.3g}"
 
 

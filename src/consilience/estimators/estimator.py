@@ -35,7 +35,7 @@ from consilience.fit.selection import single_bic
 from consilience.fit.specification import check_size
 from consilience.fit.starts import Each, End, Task
 from consilience.fitted.protocols import check_level, follows_noise, generator, is_needless, parameter_table
-from consilience.fitted.summaries import summarise_fit, summary_html
+from consilience.fitted.summaries import summarise_fit
 from consilience.fitted.tidy import glance_row, tidy_table
 from consilience.fitted.typeset import Summary
 from consilience.fitted.words import describe_fit
@@ -460,7 +460,9 @@ class MixtureEstimator(BaseEstimator):
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):
             return str(super()._repr_html_())
-        return summary_html(self)
+        from consilience.report.notebook import notebook_html  # only here: the reports import much
+
+        return notebook_html(self)
 
 
 def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from itertools import cycle
 from textwrap import fill
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from consilience.fitted.protocols import (
     term_names,
     terms_read,
 )
-from consilience.fitted.typeset import CELL_STYLE, NAME_STYLE, Summary, TextTable, facts_html, list_html
+from consilience.fitted.typeset import Summary, TextTable
 from consilience.numerics.arrays import Array
 
 LONG_UP_TO = 32
@@ -253,7 +252,12 @@ def _stack(parts: Parameters) -> Array:
 
 
 def fit_notes(estimator: FittedMixture) -> list[str]:
-    """Return notes on the standard errors, the log-likelihood and the starts."""
+    """Return notes on the standard errors and the log-likelihood, and what is in doubt."""
+    return [*error_notes(estimator), *doubt_notes(estimator)]
+
+
+def error_notes(estimator: FittedMixture) -> list[str]:
+    """Return notes on the standard errors and the log-likelihood."""
     inference = estimator.inference_
     over = f" over {inference.clusters:,} clusters" if inference.clusters else ""
     kind = {
@@ -272,14 +276,22 @@ def fit_notes(estimator: FittedMixture) -> list[str]:
         said.append(f"Fewer than {FEW_CLUSTERS} clusters: standard errors may be far too small.")
     if inference.between is not None:
         said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
-    said += [f"Intervals withheld ({part_in_words(part)}): {reason}." for part, reason in inference.withheld.items()]
+    if estimator.stop_reason_ is StopReason.COMBINED:
+        said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
+    return said
+
+
+def doubt_notes(estimator: FittedMixture) -> list[str]:
+    """Return notes on what is withheld, not identified, or in doubt."""
+    said = [
+        f"Intervals withheld ({part_in_words(part)}): {reason}."
+        for part, reason in estimator.inference_.withheld.items()
+    ]
     if estimator.unidentified_:
         said.append(f"Not identified: {'; '.join(estimator.unidentified_)}.")
     if follows_noise(estimator):
         P, n = estimator.n_parameters_, estimator.n_rows_
         said.append(f"{P} parameters on {format_count(n)} rows: the fit follows the noise.")
-    if estimator.stop_reason_ is StopReason.COMBINED:
-        said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:
         said.append(f"Starts do not agree: {estimator.starts_}. Raise n_init before trusting this fit.")
     return said
@@ -297,36 +309,3 @@ def format_count(n: float) -> str:
 
 def _format_fixed(value: float, digits: int) -> str:
     return "—" if not np.isfinite(value) else f"{value:.{digits}f}"
-
-
-def summary_html(estimator: FittedMixture) -> str:
-    """Render a fit as HTML tables: overview, experts with their shapes, gate, notes."""
-    first, *others = wide_parts(estimator)
-    gate = gate_part(estimator, None)
-    shapes = {name: values for name, values in expert_facts(estimator).items() if name != "(share)"}
-    tables = _table_html(estimator, first, shapes)
-    rest = (*others, *(() if gate is None else (gate,)), *between_parts(estimator))
-    tables += "".join(_table_html(estimator, part, {}) for part in rest)
-    notes = list_html([str(estimator.stop_reason_), *fit_notes(estimator)])
-    return (
-        f"<div><strong>{escape(model_title(estimator))}</strong>{facts_html(head_rows(estimator))}{tables}{notes}</div>"
-    )
-
-
-def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mapping[str, list[str]]) -> str:
-    """Render one table: a row per fact and per term, a column per expert."""
-    experts = table.experts[:EXPERTS_SHOWN]
-    head = "".join(
-        f'<th style="{CELL_STYLE}">{expert_label(estimator, k)}<br>share {estimator.weights_[k]:.3f}</th>'
-        for k in experts
-    )
-    lines = [(name, [values[k] for k in experts]) for name, values in facts.items()]
-    lines += [(name, [format_cell(table, k, j) for k in experts]) for j, name in enumerate(table.names[:TERMS_SHOWN])]
-    body = "".join(
-        f'<tr><td style="{NAME_STYLE}">{escape(name)}</td>'
-        + "".join(f'<td style="{CELL_STYLE}">{cell}</td>' for cell in cells)
-        + "</tr>"
-        for name, cells in lines
-    )
-    caption = f"{escape(table.title)}: {table.cells}"
-    return f'<table><caption style="text-align:left">{caption}</caption><tr><th></th>{head}</tr>{body}</table>'

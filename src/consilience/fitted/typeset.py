@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 GAP = 2
 """Least number of spaces between two columns."""
-CELL_STYLE = "padding:2px 10px;text-align:right"
+CELL_STYLE = "padding:2px 10px;text-align:right;white-space:nowrap"
 NAME_STYLE = "padding:2px 10px;text-align:left"
 LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -152,9 +152,9 @@ def table_html(table: TextTable) -> str:
         f'<th style="{NAME_STYLE if j == 0 else CELL_STYLE}">{escape(each)}</th>' for j, each in enumerate(table.header)
     )
     body = "".join(f"<tr>{''.join(_cell(cell, j == 0) for j, cell in enumerate(row))}</tr>" for row in table.rows)
-    caption = f'<caption style="text-align:left">{escape(table.title)}</caption>' if table.title else ""
+    title = f'<div style="margin-top:8px">{escape(table.title)}</div>' if table.title else ""
     more = f"<p>{escape(table.more)}</p>" if table.more else ""
-    return f"<table>{caption}<tr>{head}</tr>{body}</table>{more}"
+    return f'{title}<div style="overflow-x:auto"><table><tr>{head}</tr>{body}</table></div>{more}'
 
 
 def list_html(notes: Sequence[str]) -> str:

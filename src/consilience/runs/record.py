@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from consilience.runs.consistency import UNLIMITED, Limits
@@ -106,11 +107,29 @@ class Record:
             for site in exchange.sites
         ]
 
-    def __str__(self) -> str:
-        kinds = Counter((f"{r.request}({r.question})", r.discloses) for r in self.rounds)
+    @property
+    def _kinds(self) -> Counter[tuple[str, str]]:
+        """How often each question was asked, with what its answers disclose."""
+        return Counter((f"{r.request}({r.question})", r.discloses) for r in self.rounds)
+
+    @property
+    def _size(self) -> str:
         size = f"{self.bytes_sent:,} bytes sent, {self.bytes_received:,} bytes received"
-        lines = [f"{_count(len(self.rounds), 'round')}, {_count(len(self.sites), 'site')}, {size}"]
-        lines += [f"  {times} × {kind}: {what}" for (kind, what), times in kinds.items()]
+        return f"{_count(len(self.rounds), 'round')}, {_count(len(self.sites), 'site')}, {size}"
+
+    def _repr_html_(self) -> str:
+        left = 'style="padding:2px 10px;text-align:left;vertical-align:top"'
+        rows = [("times", "question", "what its answers disclose")]
+        rows += [(str(times), kind, what) for (kind, what), times in self._kinds.items()]
+        table = "".join(f"<tr>{''.join(f'<td {left}>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        notes = [f"left out: {site} ({reason})" for site, reason in self.dropped.items()]
+        notes += [f"allowed: {said}" for said in self.limits.sentences()]
+        listed = f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
+        head = f"<strong>Record of the run</strong><div>{escape(self._size)}</div>"
+        return f"<div>{head}<table>{table}</table>{listed}</div>"
+
+    def __str__(self) -> str:
+        lines = [self._size, *(f"  {times} × {kind}: {what}" for (kind, what), times in self._kinds.items())]
         lines += [f"  left out: {site} ({reason})" for site, reason in self.dropped.items()]
         lines += [f"  allowed: {said}" for said in self.limits.sentences()]
         return "\n".join(lines)
