@@ -25,7 +25,7 @@ from consilience.errors import (
     SetAsideWarning,
 )
 from consilience.kit.combination import combine_files, run_over_files, simulate_study
-from consilience.kit.folder import SiteIdentity
+from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name, question_name, status_of
 from consilience.kit.mail_run import (
@@ -226,6 +226,23 @@ def test_stale_foreign_and_altered_answers_are_refused_by_name(office: Office) -
     assert "another run" in said["round-01.answer.foreign.json"]
     assert "not in this run" in said["round-01.answer.unknown.json"]
     assert "has not begun" in said["round-01.answer.early.json"]
+
+
+def test_a_site_that_nobody_invited_is_told_beforehand_and_refused_by_name(office: Office, tmp_path: Path) -> None:
+    folder = SiteFolder.init("willow", office.folders["ash"].policy, tmp_path / "uninvited")
+    run = RunFile.read(office.mail)
+    letter = open_question(MailFolder(office.mail), run, "willow")
+    assert letter is not None
+    assert letter.to == ""  # a question to all
+    draft = draft_answer(folder, TOTALS, TABLES["oak"], run, letter)
+    assert "if its coordinator has asked this site to take part" in " ".join(draft.said)
+    name = answer_name(1, "willow")
+    (office.mail / name).write_text(finish_answer(folder, draft))
+    for each in office.names:
+        office.answer(each)
+    assert office.advance() is None
+    assert dict(office.notices) == {name: "it is of a site that is not in this run"}
+    assert office.latest("ash").number == 2  # the others are not held up
 
 
 def test_another_coordinator_is_noticed(office: Office, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from consilience.cli.catalogue import CommandFault, report_as, report_missing_ex
 from consilience.cli.options import AsJson, MailPath, Quiet
 from consilience.cli.output import Output
 from consilience.cli.run_commands import OwnPath, own_folder
-from consilience.cli.run_page import COORDINATOR_KEY, COURIER, rewrite_run_page, said_in, write_run_page
+from consilience.cli.run_page import COORDINATOR_KEY, COURIER, RELAY, rewrite_run_page, said_in, write_run_page
 from consilience.couriers.letter_stores import store_at
 from consilience.couriers.post import Post
 from consilience.errors import ConsilienceError, EngineError
@@ -36,6 +36,8 @@ from consilience.kit.roster import Roster
 live = typer.Typer(no_args_is_help=True, help="What the coordinator of a live run does beside 'consilience run'.")
 SHOWN = 10.0
 """Seconds after which the courier says again how it is."""
+Programs = dict[str, dict[str, Any]]
+"""What courier and region said of themselves, by their names; empty where there was none."""
 MOST_WAIT = 300.0
 """Longest wait in seconds after failures."""
 
@@ -100,7 +102,8 @@ def carry_letters(
             if poll is not None:
                 return _carry_on(post, private, poll, output)
             _say_moved(output, post.step(), {}, post.refused)
-            return _tell(private, "works", "", post.refused)
+            _tell(private, "works", "", post.refused)
+            return rewrite_run_page(mailbox, private)
 
 
 def _carry_on(post: Post, private: Path, poll: float, output: Output) -> None:
@@ -172,40 +175,41 @@ def watch(
             run = read_run(mailbox, private)
             identity = SiteIdentity.load(known) if known.is_file() else None
             found = watch_run(mail, run, identity)
-            courier = said_in(private / COURIER)
+            programs = {"courier": said_in(private / COURIER), "region": said_in(private / RELAY)}
         is_over = (mailbox / END).exists()
-        text = "\n".join(_lines(run, found, courier, is_over=is_over))
+        text = "\n".join(_lines(run, found, programs, is_over=is_over))
         if text != shown:
             rewrite_run_page(mailbox, private)
-            output.data(_document(run, found, courier, is_over=is_over), text)
+            output.data(_document(run, found, programs, is_over=is_over), text)
         shown = text
         if poll is None or is_over:
             return
         time.sleep(poll)
 
 
-def _document(run: RunFile, found: MailWatch, courier: dict[str, Any], *, is_over: bool) -> dict[str, Any]:
+def _document(run: RunFile, found: MailWatch, programs: Programs, *, is_over: bool) -> dict[str, Any]:
     return {
         "run": run.identity,
         "finished": is_over,
         "sites": [asdict(each) for each in found.sites],
         "awaited": list(found.awaited),
         "refused": dict(found.refused),
-        "courier": courier,
+        **programs,
     }
 
 
-def _lines(run: RunFile, found: MailWatch, courier: dict[str, Any], *, is_over: bool) -> Iterator[str]:
+def _lines(run: RunFile, found: MailWatch, programs: Programs, *, is_over: bool) -> Iterator[str]:
     asked = [each for each in found.sites if each.number]
     yield f"Run {run.identity[:15]}..., {run.number} sites; {len(found.awaited)} awaited"
     for each in asked:
         said = f"answered {each.answered}" if each.answered else f"awaited{f', until {each.due}' if each.due else ''}"
         yield f"{each.site}: round {each.number}, asked {each.asked}, {said}"
     yield from (f"not used: {name}: {why}" for name, why in found.refused.items())
-    yield from (f"not taken: {name}: {why}" for name, why in dict(courier.get("refused", {})).items())
-    if courier:
-        reason = courier.get("reason", "")
-        yield f"courier: {courier.get('state')}{f': {reason}' if reason else ''}"
+    yield from (f"not taken: {name}: {why}" for name, why in dict(programs["courier"].get("refused", {})).items())
+    for name, told in programs.items():
+        if told:
+            reason = told.get("reason", "")
+            yield f"{name}: {told.get('state')}{f': {reason}' if reason else ''}"
     if is_over:
         yield "The run is finished."
     elif asked and not found.awaited:
