@@ -274,6 +274,20 @@ DEFECTS = (
         "estimators/test_frames.py",
     ),
     Defect(
+        "the gate of a formula reads the terms of the experts",
+        "columns/derived.py",
+        "if frozenset(term) in own for name",
+        "if own for name",
+        "estimators/test_formula.py",
+    ),
+    Defect(
+        "a formula names what is no column",
+        "columns/formula.py",
+        "if value not in self.columns:",
+        "if False:",
+        "columns/test_formula.py",
+    ),
+    Defect(
         "an unknown level takes the reference for the average",
         "estimators/validation.py",
         'estimator.coordinates_ if chosen == "average" else ()',

@@ -25,15 +25,15 @@ from consilience.fitted.protocols import (
 ESTIMATORS = (MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions, GaussianMixture)
 COMMON = {
     *("fit", "predict", "predict_gate", "responsibilities", "sample", "score", "aic", "bic", "icl"),  # of the design
-    *("summary", "to_frame", "describe", "infer", "save", "report", "to_onnx"),
+    *("summary", "to_frame", "describe", "infer", "save", "report", "to_onnx", "tidy", "glance"),
     *("covariates", "rows"),  # data in the form that the mixture reads, for pictures
     *("set_params", "get_params", "get_metadata_routing"),  # scikit-learn's
-    *("title", "order_name", "family", "response_names_"),
+    *("title", "order_name", "family", "response_names_", "derivation_"),
 }
 OWN = {
-    MixtureOfExpertsRegressor: {"log_density", "predict_experts", "predict_quantiles", "gate_kind"},
-    MixtureOfRegressions: {"log_density", "predict_experts", "predict_quantiles", "gate_kind"},
-    MixtureOfExpertsClassifier: {"log_density", "predict_experts", "predict_proba"},
+    MixtureOfExpertsRegressor: {"log_density", "from_formula", "predict_experts", "predict_quantiles", "gate_kind"},
+    MixtureOfRegressions: {"log_density", "from_formula", "predict_experts", "predict_quantiles", "gate_kind"},
+    MixtureOfExpertsClassifier: {"log_density", "from_formula", "predict_experts", "predict_proba"},
     GaussianMixture: {"predict_proba", "fit_predict", "score_samples"},
 }
 

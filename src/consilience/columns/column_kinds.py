@@ -132,8 +132,10 @@ def _kind_of_values(values: np.ndarray[Any, Any]) -> str:
     }
     if "text" in kinds or not kinds:
         return "text" if kinds else "number"
-    refused = kinds & REMEDIES.keys()
-    return "number" if not refused and len(kinds) > 1 else min(refused or kinds)
+    if len(kinds) == 1:
+        return kinds.pop()
+    refused = kinds & REMEDIES.keys() - {"values of other types"}  # one dict among numbers is named by their conversion
+    return min(refused) if refused else "number"
 
 
 def is_missing(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

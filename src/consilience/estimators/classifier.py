@@ -30,7 +30,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         Number of experts K.
     gate : {"softmax", "constant"}
         Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
-    fit_intercept, categorical_features, reference_levels, unknown_levels, gate_features, expert_features
+    fit_intercept, categorical_features, reference_levels, unknown_levels, formula, gate_features, expert_features
     n_init, max_iter, tol, gate_ridge, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     expert_ridge : float, optional
@@ -77,6 +77,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
         unknown_levels: str = "error",
+        formula: str | None = None,
         gate_features: Sequence[str | int] | None = None,
         expert_features: Sequence[str | int] | None = None,
         n_init: int = 6,
@@ -121,7 +122,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
             raise InvalidInputError(f"y has classes that were not in the fit: expected {self.classes_.tolist()}")
         return codes
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, clusters: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, clusters: Any = None) -> Self:
         """Fit the mixture.
 
         Parameters

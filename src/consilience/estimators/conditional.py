@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from consilience.fitted.protocols import generator
 from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray
 
+OF_ROWS = ("sample_weight", "groups", "clusters", "exposure", "trials")
+"""Arguments of ``fit`` that are neither covariates nor responses."""
+
 
 class ConditionalMixture(MixtureEstimator):
     """Base class of the mixtures of regressions and of experts."""
@@ -27,6 +30,30 @@ class ConditionalMixture(MixtureEstimator):
     unknown_levels: str
     gate_ridge: float
     expert_ridge: float | None
+
+    @classmethod
+    def from_formula(cls, formula: str, data: Any, **parameters: Any) -> Self:
+        """Fit a mixture that a formula describes.
+
+        Parameters
+        ----------
+        formula : str
+            Such as ``"los ~ age * admission + spline(crp) | age + severity"``: the response, what the experts read,
+            and after ``|`` what the gate reads; without it both read the same. See :doc:`/how-to/formulas`.
+        data : (n, d) frame
+            With the columns that the formula names.
+        **parameters
+            Constructor parameters, such as ``n_experts``, and the weights, groups, clusters and sizes of ``fit``.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator, which predicts from frames with the same columns.
+        """
+        fitted = {name: parameters.pop(name) for name in OF_ROWS if name in parameters}
+        model: Any = cls(formula=formula, **parameters)
+        found: Self = model.fit(data, None, **fitted)
+        return found
 
     def _specified(self, gate: str, **of_experts: Any) -> Specification:
         """Return the specification of a mixture with this gate, and with what else its experts need."""
@@ -43,8 +70,11 @@ class ConditionalMixture(MixtureEstimator):
         )
 
     def _terms_read(self, name: str) -> tuple[int, ...] | None:
-        """Return the places among the terms of the columns that a parameter names; None for all."""
+        """Return the places among the terms of the columns that a parameter or a formula names; None for all."""
         features = getattr(self, name, None)
+        formula = None if self.derivation_ is None else self.derivation_.formula
+        if self.derivation_ is not None and formula is not None and formula.gate is not None:
+            features = self.derivation_.read_by(formula.gate if name == "gate_features" else formula.experts)
         if features is None:
             return None
         chosen, columns = chosen_names(features, self.columns_.names, name), self.columns_.columns

@@ -14,6 +14,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import Dictionary, frames
+from consilience.columns.derived import Derivation
 from consilience.display import show_passes
 from consilience.errors import (
     ConvergenceWarning,
@@ -66,6 +67,7 @@ class MixtureEstimator(BaseEstimator):
     classes_: np.ndarray
     n_features_in_: int
     response_names_: tuple[str, ...] = ()
+    derivation_: Derivation | None = None
     _backend: str | None = None
     _size_of_fit: str | None = None
 
@@ -109,6 +111,10 @@ class MixtureEstimator(BaseEstimator):
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         validation.check_parameters(self)
+        self.derivation_ = validation.learn_derivation(self, [X])
+        if self.derivation_ is not None:
+            y = self.derivation_.response(X) if y is None else y
+            X = self.derivation_.apply(X)
         names, self._backend = frames.frame_names(X), frames.backend_of(X)
         self.response_names_ = frames.series_names(y)
         with validation.name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
@@ -455,6 +461,8 @@ class MixtureEstimator(BaseEstimator):
         path : str or Path
         """
         check_is_fitted(self)
+        if self.derivation_ is not None:
+            raise InvalidInputError("formula: an ONNX file has columns as they are: fit those of the terms")
         write_onnx(self, path)
 
     def _repr_html_(self) -> str:

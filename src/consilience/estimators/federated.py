@@ -10,6 +10,7 @@ from sklearn.base import is_classifier
 
 from consilience.columns import Dictionary, frames
 from consilience.columns.dictionary import chosen_categories
+from consilience.errors import InvalidInputError
 from consilience.estimators import validation
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.fit import Fit, Specification
@@ -29,6 +30,7 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
 
     The columns of the estimator are set to those of the sites.
     """
+    sites = _derive(estimator, sites)
     parts = list(sites.values())
     validation.check_same_tables({name: site["X"] for name, site in sites.items()})
     first = parts[0]["X"]
@@ -43,6 +45,17 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
     sizes = (name for name in validation.SIZES for site in parts if site.get(name) is not None)
     estimator._size_of_fit = next(sizes, None)
     return [_rows_of_site(estimator, name, site) for name, site in sites.items()]
+
+
+def _derive(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the sites with the columns and the responses that the formula of the estimator names, if it has one."""
+    derivation = estimator.derivation_ = validation.learn_derivation(estimator, [site["X"] for site in sites.values()])
+    if derivation is None:
+        return sites
+    return {
+        name: {"y": derivation.response(site["X"]), **site, "X": derivation.apply(site["X"])}
+        for name, site in sites.items()
+    }
 
 
 def _rows_of_site(estimator: MixtureEstimator, name: str, site: Mapping[str, Any]) -> Rows:
@@ -95,6 +108,15 @@ def column_roles(
 def set_response(estimator: MixtureEstimator, names: Sequence[str]) -> None:
     """Set the names of the responses before a fit, or none."""
     estimator.response_names_ = tuple(names)
+
+
+def check_no_formula(estimator: MixtureEstimator, what: str) -> None:
+    """Raise an error if the columns of an estimator are derived by a formula."""
+    if getattr(estimator, "formula", None) is not None:
+        raise InvalidInputError(
+            f"formula: {what} have columns as they are: write those of the terms, which derivation_.apply(frame) of a "
+            "fitted model returns, and leave the formula out"
+        )
 
 
 def size_of_fit(estimator: MixtureEstimator) -> str | None:

@@ -23,7 +23,8 @@ class MixtureOfRegressions(RegressionMixture):
         Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
-    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, unknown_levels, n_init, max_iter, tol
+    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, unknown_levels, formula, n_init, max_iter
+    tol
     expert_ridge, reg_covar, shape_ratio, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
@@ -64,6 +65,7 @@ class MixtureOfRegressions(RegressionMixture):
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
         unknown_levels: str = "error",
+        formula: str | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,

@@ -54,7 +54,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     def fit(  # noqa: PLR0917 - the data of a fit, in scikit-learn's order
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
         exposure: Any = None,
@@ -194,6 +194,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     unknown_levels : {"error", "reference", "average"}
         What a prediction does with a level that was not in the fit: raise an error, take the reference level for it,
         or take the average of the rows of the fit, each level with its share.
+    formula : str, optional
+        What the experts and the gate read, as in ``"los ~ age * admission | age"``, in terms of the columns of ``X``;
+        ``y`` is then a column of ``X`` unless it is given. See :meth:`from_formula` and :doc:`/how-to/formulas`.
     gate_features, expert_features : sequence of str or int, optional
         Columns that the gate (concomitant variables) and the experts read, by name or index; all by default.
     n_init : int
@@ -288,6 +291,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
         unknown_levels: str = "error",
+        formula: str | None = None,
         gate_features: Sequence[str | int] | None = None,
         expert_features: Sequence[str | int] | None = None,
         n_init: int = 6,

@@ -63,6 +63,7 @@ def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False, kit
         classes=getattr(estimator, "classes_", None),
         size=estimator._size_of_fit,
         responses=estimator.response_names_,
+        derivation=estimator.derivation_,
     )
 
 
@@ -126,6 +127,7 @@ def restore_fit(estimator: MixtureEstimator, saved: SavedModel) -> None:
     if is_classifier(estimator) != (saved.classes is not None):
         raise InvalidInputError(f"{saved.estimator} with the classes of a response, or without: expected the contrary")
     check_parameters(estimator)
+    _restore_derivation(estimator, saved)
     _check_mixture(estimator, saved.mixture)
     if saved.size is not None:
         check_size_name(estimator.family, saved.size)
@@ -135,6 +137,17 @@ def restore_fit(estimator: MixtureEstimator, saved: SavedModel) -> None:
     if tuple(term_names(estimator)) != saved.terms:
         raise InvalidInputError("the terms of the model are not those of its columns")
     estimator.provenance_ = dict(saved.provenance)
+
+
+def _restore_derivation(estimator: MixtureEstimator, saved: SavedModel) -> None:
+    """Set the columns that a formula derives; raise an error if they are not those of the model."""
+    formula = getattr(estimator, "formula", None)
+    derivation = saved.derivation
+    if formula != (None if derivation is None else derivation.text):
+        raise InvalidInputError("the formula of the model is not that of its parameters")
+    if derivation is not None and derivation.columns != saved.columns.names:
+        raise InvalidInputError("the columns of the model are not those of its formula")
+    estimator.derivation_ = derivation
 
 
 def _check_mixture(estimator: MixtureEstimator, mixture: Mixture) -> None:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from consilience.columns import Dictionary, frames
 from consilience.columns.column_kinds import check_kinds, column_kinds, is_missing
+from consilience.columns.derived import Derivation
 from consilience.columns.dictionary import FROM_DTYPE
 from consilience.columns.frames import encode_columns, frame_dictionary, frame_names, number_dictionary
 from consilience.errors import InvalidInputError, UnknownParameterError
@@ -92,6 +93,8 @@ def validate_columns(
     Categories become indicators, and rules are applied, by the data dictionary ``columns_`` of the estimator, which
     ``reset`` reads from X.
     """
+    if not reset and estimator.derivation_ is not None:
+        X = estimator.derivation_.apply(X, _stand_ins(estimator))
     names, given = frames.frame_names(X), {"dtype": np.float64, "ensure_all_finite": False, **options}
     check_kinds("X", X)
     if not isinstance(y, str):
@@ -140,6 +143,29 @@ def stand_in(estimator: MixtureEstimator) -> Array | None:
         if design.others is not None:
             means[list(design.unread)] = design.others[:, 0]
     return means
+
+
+def _stand_ins(estimator: MixtureEstimator) -> dict[str, float] | None:
+    """Return the values of the indicators of a level that was not in the fit, by their terms."""
+    values = stand_in(estimator)
+    return None if values is None else dict(zip(estimator.columns_.terms, values, strict=True))
+
+
+def learn_derivation(estimator: MixtureEstimator, parts: Sequence[Any]) -> Derivation | None:
+    """Return the columns that the formula of an estimator derives from one or several tables; None without formula."""
+    formula = getattr(estimator, "formula", None)
+    if formula is None:
+        return None
+    named = ("gate_features", "expert_features")
+    for name in (*(each for each in named if getattr(estimator, each, None) is not None), "categorical_features"):
+        if name in named or estimator.get_params()[name] != FROM_DTYPE:
+            raise InvalidInputError(
+                f"{name} beside a formula: write it in the formula, as in 'y ~ age + category(ward) | age'"
+            )
+    found = Derivation.learn(formula, parts, getattr(estimator, "reference_levels", None))
+    if found.formula.gate is not None and not hasattr(estimator, "gate_features"):
+        raise InvalidInputError("formula: the gate of a MixtureOfRegressions is constant: leave out '|' and its terms")
+    return found
 
 
 def read_dictionary(estimator: MixtureEstimator, parts: Sequence[Any]) -> Dictionary:

@@ -21,7 +21,15 @@ from consilience.data.shards import column_names_in, column_types, distinct_valu
 from consilience.data.stores import expand, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.federated import chosen_coding, column_roles, set_columns, set_response, set_size, site_rows
+from consilience.estimators.federated import (
+    check_no_formula,
+    chosen_coding,
+    column_roles,
+    set_columns,
+    set_response,
+    set_size,
+    site_rows,
+)
 from consilience.federation.federated_fit import list_some
 from consilience.messages import SiteError
 from consilience.messages.site_names import site_names
@@ -160,6 +168,7 @@ class Shards:
         """Return one site for each shard, in the order of addresses."""
         columns = self.columns
         if estimator is not None:
+            check_no_formula(estimator, "files")
             set_size(estimator, self.size_name)
             names = columns.features
             features, target = column_roles(estimator, columns.features, columns.target)

@@ -12,7 +12,9 @@ import numpy as np
 from pydantic import ConfigDict, Field, StringConstraints, create_model
 
 from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.derived import Derivation
 from consilience.columns.dictionary import MOST_LEVELS, PLAIN, Missing
+from consilience.columns.formula import LONGEST, MOST_DEGREES
 from consilience.errors import InvalidInputError
 from consilience.files import documents
 from consilience.files.documents import WHOLE, Finite, NotNegative, Number, Part, Real, Vector, Words, jsonable
@@ -62,6 +64,7 @@ class ConditionalParameters(ClimbParameters):
     ]
     reference_levels: dict[str, Level] | None
     unknown_levels: Literal["error", "reference", "average"] = "error"
+    formula: Annotated[str, StringConstraints(max_length=LONGEST)] | None = None
     gate_ridge: NotNegative
     expert_ridge: NotNegative | None
 
@@ -162,6 +165,31 @@ class ColumnDocument(Part):
             raise InvalidInputError(f"column {self.name[:40]!r} has levels of text and of numbers")
         rule = PLAIN if self.rule is None else Rule(**self.rule.model_dump())
         return Column(self.name, levels, self.reference, rule)
+
+
+class DerivationDocument(Part):
+    """Columns that a formula derives from the names of a table: levels of categories in products, and knots."""
+
+    formula: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
+    names: Names
+    categories: Annotated[list[ColumnDocument], Field(max_length=1000)]
+    knots: dict[Words, Annotated[list[Real], Field(min_length=3, max_length=MOST_DEGREES + 1)]]
+
+    @classmethod
+    def of(cls, derivation: Derivation) -> dict[str, Any]:
+        """Return a derivation as JSON."""
+        return {
+            "formula": derivation.text,
+            "names": list(derivation.names),
+            "categories": [ColumnDocument.of(column) for column in derivation.categories],
+            "knots": {label: list(knots) for label, knots in derivation.knots.items()},
+        }
+
+    def value(self) -> Derivation:
+        """Return the derivation; raise an error if its parts contradict each other."""
+        categories = tuple(column.value() for column in self.categories)
+        knots = {str(label): tuple(map(float, each)) for label, each in self.knots.items()}
+        return Derivation(self.formula, tuple(map(str, self.names)), categories, knots).checked()
 
 
 class ClassesDocument(Part):
@@ -475,6 +503,7 @@ class ModelDocument(Part):
     classes: ClassesDocument | None = None
     size: Literal["exposure", "trials"] | None = None
     responses: Names | None = None
+    derivation: DerivationDocument | None = None
     terms: Annotated[list[Words], Field(min_length=1, max_length=10**6)]
     mixture: documents.MixtureDocument
     fit: FitDocument
@@ -493,6 +522,7 @@ class ModelDocument(Part):
             columns=[ColumnDocument.of(column) for column in saved.columns.columns],
             classes=None if saved.classes is None else ClassesDocument.of(saved.classes),
             responses=list(saved.responses) or None,
+            derivation=None if saved.derivation is None else DerivationDocument.of(saved.derivation),
             mixture=documents.MixtureDocument.of(saved.mixture),
             fit=FitDocument.of(saved.fit),
             inference=InferenceDocument.of(saved.inference, saved.terms),
@@ -519,4 +549,5 @@ class ModelDocument(Part):
             None if self.classes is None else self.classes.value(),
             self.size,
             tuple(self.responses or ()),
+            None if self.derivation is None else self.derivation.value(),
         )

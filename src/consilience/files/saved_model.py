@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from consilience.columns import Dictionary
+from consilience.columns.derived import Derivation
 from consilience.errors import InvalidInputError, MessageError
 from consilience.files.json_text import parse_json, write_json
 from consilience.fit import Inference, StartEnds
@@ -108,6 +109,8 @@ class SavedModel:
         Name of the size of the rows, ``"exposure"`` or ``"trials"``.
     responses : tuple of str
         Names of the responses in the data; empty if they had none.
+    derivation : Derivation or None
+        Columns that a formula derives.
 
     Examples
     --------
@@ -132,6 +135,7 @@ upgrade consilience
     classes: np.ndarray | None = None
     size: str | None = None
     responses: tuple[str, ...] = ()
+    derivation: Derivation | None = None
 
     def to_text(self) -> str:
         """Return the model as JSON text."""

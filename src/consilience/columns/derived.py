@@ -1,0 +1,244 @@
+"""Columns that the terms of a formula derive from a table: functions, splines and products, with names of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import product
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from consilience.columns import Column, Dictionary
+from consilience.columns.column_kinds import check_kinds, column_kinds
+from consilience.columns.dictionary import TRANSFORMS
+from consilience.columns.formula import Formula, Term, TermFactor, parse_formula
+from consilience.columns.frames import encode_columns, frame_dictionary, is_frame
+from consilience.errors import InvalidInputError
+
+Array = NDArray[np.float64]
+Named = list[tuple[str, Array]]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The columns that a formula derives, with what was learned of the data: levels of categories, and knots.
+
+    Parameters
+    ----------
+    text : str
+        The formula.
+    names : tuple of str
+        Columns of the data of the fit.
+    categories : tuple of Column
+        Categories that are a factor of a product, by their label, with their levels.
+    knots : mapping of str to tuple of float
+        Knots of each spline, by its label.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    categories: tuple[Column, ...]
+    knots: Mapping[str, tuple[float, ...]]
+
+    @classmethod
+    def learn(cls, text: str, parts: Sequence[Any], references: Mapping[str, Any] | None = None) -> Derivation:
+        """Return the derivation of a formula from one table, or from those of several sites.
+
+        Parameters
+        ----------
+        text : str
+        parts : sequence of frames
+        references : mapping of str to level, optional
+            Reference levels of categories.
+        """
+        for part in parts:
+            if not is_frame(part):
+                raise InvalidInputError("a formula reads columns by name: pass a data frame of pandas, polars or Arrow")
+        names = tuple(nw.from_native(parts[0], eager_only=True).columns)
+        formula = parse_formula(text, names)
+        if not formula.terms:
+            raise InvalidInputError(f"formula: {text!r} has no term but the intercept: name a column on its right side")
+        factors = dict.fromkeys(factor for term in formula.terms for factor in term)
+        knots = {factor.label: _knots(factor, parts) for factor in factors if factor.function == "spline"}
+        multiplied = dict.fromkeys(factor for term in formula.terms if len(term) > 1 for factor in term)
+        texts = [factor for factor in multiplied if _is_text(factor, parts)]
+        categories = tuple(_category(factor, parts, references or {}) for factor in texts)
+        for side in (formula.experts, formula.gate or ()):
+            _check_main_effects(side, {factor.label for factor in texts})
+        return cls(text, names, categories, knots)
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The formula, parsed."""
+        return parse_formula(self.text, self.names)
+
+    def checked(self) -> Derivation:
+        """Return this derivation; raise an error if its knots are not those of its splines."""
+        factors = {factor for term in self.formula.terms for factor in term if factor.function == "spline"}
+        if {factor.label for factor in factors} != self.knots.keys():
+            raise InvalidInputError("the knots are not those of the splines of the formula")
+        for spline in factors:
+            knots = self.knots[spline.label]
+            if len(knots) != spline.df + 1 or np.any(np.diff(knots) <= 0):
+                raise InvalidInputError(f"{spline.label}: expected {spline.df + 1} knots in increasing order")
+        return self
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the derived columns, in order."""
+        return tuple(name for term in self.formula.terms for name in self.columns_of(term))
+
+    def columns_of(self, term: Term) -> tuple[str, ...]:
+        """Return the names of the columns of a term."""
+        if len(term) == 1 and term[0].function != "spline":
+            return (term[0].label,)
+        return tuple(":".join(each) for each in product(*map(self._names_of, term)))
+
+    def read_by(self, side: Sequence[Term]) -> list[str]:
+        """Return the names of the columns that the gate or the experts read."""
+        own = [frozenset(term) for term in side]
+        return [name for term in self.formula.terms if frozenset(term) in own for name in self.columns_of(term)]
+
+    def apply(self, X: Any, unknown: Mapping[str, float] | None = None) -> Any:
+        """Return the frame of the derived columns; a frame that has just these is returned unchanged.
+
+        Parameters
+        ----------
+        X : frame
+            With the columns that the formula names.
+        unknown : mapping of str to float, optional
+            Value of each indicator of a level that was not in the fit.
+        """
+        if not is_frame(X):
+            raise InvalidInputError("the model has a formula, which reads columns by name: pass a data frame")
+        frame = nw.from_native(X, eager_only=True)
+        if tuple(frame.columns) == self.columns:
+            return X
+        used = dict.fromkeys(factor.name for term in self.formula.terms for factor in term)
+        for name in used:
+            if name not in frame.columns:
+                raise InvalidInputError(f"X has no column {name!r}, which the formula of the model names")
+        check_kinds("X", frame.select(*used).to_native())
+        namespace = nw.get_native_namespace(frame)
+        computed = [
+            nw.new_series(name, values, native_namespace=namespace)
+            for term in self.formula.terms
+            for name, values in self._computed(term, frame, unknown)
+        ]
+        return frame.with_columns(*computed).select(*self.columns).to_native()
+
+    def response(self, X: Any) -> Any:
+        """Return the column of the response."""
+        return nw.from_native(X, eager_only=True)[self.formula.response].to_native()
+
+    def _names_of(self, factor: TermFactor) -> tuple[str, ...]:
+        if factor.function == "spline":
+            return tuple(f"{factor.label}[{i + 1}]" for i in range(factor.df))
+        own = next((column.terms for column in self.categories if column.name == factor.label), None)
+        return (factor.label,) if own is None else own
+
+    def _computed(self, term: Term, frame: nw.DataFrame[Any], unknown: Mapping[str, float] | None) -> list[Any]:
+        """Return names and values of the columns of a term that are not those of the table."""
+        if len(term) == 1 and not term[0].function:
+            return []
+        if len(term) == 1 and term[0].function == "category":
+            return [(term[0].label, _as_text(frame, term[0].name))]
+        values = [self._values(factor, frame, unknown) for factor in term]  # (n, terms of the factor) each
+        columns = [reduce(np.multiply, each) for each in product(*(part.T for part in values))]
+        return list(zip(self.columns_of(term), columns, strict=True))
+
+    def _values(self, factor: TermFactor, frame: nw.DataFrame[Any], unknown: Mapping[str, float] | None) -> Array:
+        """Return the numbers of a factor: a column, those of the indicators of a category, or those of a spline."""
+        own = next((column for column in self.categories if column.name == factor.label), None)
+        if own is not None:
+            stand_in = None if unknown is None else np.array([unknown.get(name, 0.0) for name in own.terms])
+            return encode_columns(_factor_frame(frame, factor), Dictionary((own,)), stand_in)
+        values = encode_columns(frame.select(factor.name).to_native(), Dictionary.of_numbers([factor.name]))
+        if factor.function == "spline":
+            return spline_terms(values[:, 0], np.array(self.knots[factor.label]))
+        with np.errstate(all="ignore"):  # of a logarithm of 0, the row is named later
+            return np.asarray(TRANSFORMS[factor.function or "none"](values))
+
+
+def spline_terms(x: Array, knots: Array) -> Array:
+    """Return the terms ``(n, m - 1)`` of a natural cubic spline with ``m`` knots: x itself, and its bends.
+
+    Parameters
+    ----------
+    x : (n,) array
+    knots : (m,) array
+        In increasing order. The spline is linear below the first and above the last.
+    """
+    above = np.maximum(x[:, None] - knots, 0.0) ** 3  # (n, m)
+    slopes = (above[:, :-1] - above[:, -1:]) / (knots[-1] - knots[:-1])
+    return np.column_stack([x, (slopes[:, :-1] - slopes[:, -1:]) / (knots[-1] - knots[0])])
+
+
+def _knots(factor: TermFactor, parts: Sequence[Any]) -> tuple[float, ...]:
+    """Return the knots of a spline: quantiles of the column, the smallest and largest value included."""
+    own = Dictionary.of_numbers([factor.name])
+    for part in parts:
+        check_kinds("X", nw.from_native(part, eager_only=True).select(factor.name).to_native())
+    tables = [nw.from_native(part, eager_only=True).select(factor.name).to_native() for part in parts]
+    x = np.concatenate([encode_columns(table, own)[:, 0] for table in tables])
+    x = x[np.isfinite(x)]
+    knots = np.quantile(x, np.linspace(0, 1, factor.df + 1)) if len(x) else np.zeros(2)
+    if np.any(np.diff(knots) <= 0):
+        raise InvalidInputError(
+            f"formula: {factor.name!r} has too few different values for {factor.df} terms of a spline: choose a "
+            f"smaller df, as in spline({factor.name}, df=2), or leave spline out"
+        )
+    return tuple(map(float, knots))
+
+
+def _is_text(factor: TermFactor, parts: Sequence[Any]) -> bool:
+    """Whether a factor is a category in any of the tables."""
+    if factor.function:
+        return factor.function == "category"
+    frames = [nw.from_native(part, eager_only=True).select(factor.name).to_native() for part in parts]
+    return any(column_kinds(frame)[0] in ("text", "boolean") for frame in frames)
+
+
+def _category(factor: TermFactor, parts: Sequence[Any], references: Mapping[str, Any]) -> Column:
+    tables = [_factor_frame(nw.from_native(part, eager_only=True), factor) for part in parts]
+    chosen = {name: level for name, level in references.items() if name == factor.label}
+    return frame_dictionary(tables, reference_levels=chosen).columns[0]
+
+
+def _factor_frame(frame: nw.DataFrame[Any], factor: TermFactor) -> Any:
+    """Return the frame of one factor that is a category, under its label."""
+    if not factor.function:
+        return frame.select(factor.name).to_native()
+    namespace = nw.get_native_namespace(frame)
+    text = nw.new_series(factor.label, _as_text(frame, factor.name), native_namespace=namespace)
+    return frame.select(factor.name).with_columns(text).select(factor.label).to_native()
+
+
+def _as_text(frame: nw.DataFrame[Any], name: str) -> list[str | None]:
+    """Return the values of a column as text: whole numbers without a point, missing values as None."""
+    values = frame[name].to_list()
+    gone = [value is None or value != value for value in values]  # noqa: PLR0124 - NaN
+    return [None if missing else _text_of(value) for value, missing in zip(values, gone, strict=True)]
+
+
+def _text_of(value: Any) -> str:
+    return f"{value:.15g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _check_main_effects(side: Sequence[Term], categories: set[str]) -> None:
+    """Raise an error for a product of a category without the terms that it extends."""
+    known = {frozenset(term) for term in side}
+    for term in side:
+        if len(term) == 1 or not any(factor.label in categories for factor in term):
+            continue
+        for factor in term:
+            if frozenset(term) - {factor} not in known:
+                labels = [each.label for each in term]
+                raise InvalidInputError(
+                    f"formula: {':'.join(labels)} has a category, whose levels are compared with a reference: name its "
+                    f"parts too, as in {' * '.join(labels)}"
+                )
