@@ -114,6 +114,10 @@ screenshots folder="dist/screenshots" *pages:
 consortium:
     cd tests && PYTHONPATH=..:. python -m paths.consortium.measure
 
+# count what coordinator and sites do from nothing to a live run (docs/how-to/live-runs.rst); needs root and nginx
+live_pages:
+    cd tests && PYTHONPATH=..:. python -m paths.live.trial
+
 # run the quick forms of all studies
 studies *args:
     {{ run }} benchmarks/test_studies.py {{ args }}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lib.datasets import DataNotFoundError, load_images, load_table
+from benchmarks.lib.processes import NGINX
 
 HERE = Path(__file__).parent
 TABLES = {
@@ -39,6 +40,8 @@ def test_quick_form_runs_and_prints_its_tables(path: Path) -> None:
 def skip_without_needs(name: str) -> None:
     if name in ("flexmix_speed", "flexmix_starts") and shutil.which("Rscript") is None:
         pytest.skip("Rscript is not installed: flexmix is not measured")
+    if name in ("idle_site", "many_letters") and NGINX is None:
+        pytest.skip("nginx is not installed: no server of letters")
     try:
         if name in TABLES:
             load_table(TABLES[name])
