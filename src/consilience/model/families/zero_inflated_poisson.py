@@ -172,10 +172,6 @@ class ZeroInflatedPoissonExperts(ZeroOddsExperts):
         """Compute the mean at unit exposure, ``(K, 1, n)``."""
         return self.counts.mean(panel) * (1 - self.share)[:, None, None]
 
-    def mean_shape_slopes(self, panel: Array) -> Array:
-        """Compute ``-π`` times the mean, ``(K, 1, 1, n)``."""
-        return np.asarray(-self.share[:, None, None, None] * self.mean(panel)[:, :, None])
-
     def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
         """Return the nodes of the Poisson counts, and 0 with the probability of an extra zero."""
         Y, weight = self.counts.nodes(panel, exposure)

@@ -101,6 +101,10 @@ class ZeroOddsExperts(CountExperts):
         """Return 1; NaN for odds at a bound, which have no standard error."""
         return np.where(ODDS.reached(self.omega), np.nan, 1.0)[:, None]
 
+    def mean_shape_slopes(self, panel: Array) -> Array:
+        """Compute the derivative of the mean ``(1 - π) m`` in ``log ω``, ``-π`` times the mean, ``(K, 1, 1, n)``."""
+        return np.asarray(-self.share[:, None, None, None] * self.mean(panel)[:, :, None])
+
     def attributes(self) -> dict[str, Array]:
         """Return the shares of zeros of the other kind, ``(K,)``."""
         return {"zero_shares_": self.share}
