@@ -106,7 +106,7 @@ def test_what_is_withheld_is_not_tested() -> None:
     found = wald_test(silent, "dose")
     assert np.isnan(found.statistic)
     assert np.isnan(found.p_value)
-    assert repr(found) == "Wald test of dose in experts and gate: withheld (gate: a reason)"
+    assert repr(found) == "Wald test of dose (experts and gate): withheld (gate: a reason)"
     assert wald_test(silent, "dose", "experts").statistic > 0
     assert isinstance(silent.inference_.estimates, Parameters)
 

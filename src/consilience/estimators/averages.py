@@ -72,9 +72,11 @@ def average_predictions(
     >>> from consilience import MixtureOfExpertsRegressor, average_predictions
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 1))
-    >>> y = np.where(rng.random(500) < 1 / (1 + np.exp(-X[:, 0])), 4 + X[:, 0], -X[:, 0]) + rng.normal(size=500)
+    >>> first = rng.random(500) < 1 / (1 + np.exp(-X[:, 0]))
+    >>> y = np.where(first, 4 + X[:, 0], -X[:, 0]) + rng.normal(size=500)
     >>> model = MixtureOfExpertsRegressor(2, random_state=0).fit(X, y)
-    >>> table = average_predictions(model, X, by=np.where(X[:, 0] > 0, "above", "below"))
+    >>> label = np.where(X[:, 0] > 0, "above", "below")
+    >>> table = average_predictions(model, X, by=label)
     >>> table[["group", "estimate", "std_error"]].round(2)
        group  estimate  std_error
     0  above      3.35       0.16
@@ -119,10 +121,13 @@ def average_contrasts(
     >>> import pandas as pd
     >>> from consilience import MixtureOfRegressions, average_contrasts
     >>> rng = np.random.default_rng(0)
-    >>> X = pd.DataFrame({"dose": rng.normal(size=400), "arm": rng.choice(["control", "drug"], 400)})
-    >>> y = X["dose"] * np.where(rng.random(400) < 0.6, 3, -3) + (X["arm"] == "drug") + 0.3 * rng.normal(size=400)
+    >>> X = pd.DataFrame({"dose": rng.normal(size=400)})
+    >>> X["arm"] = rng.choice(["control", "drug"], 400)
+    >>> slope = np.where(rng.random(400) < 0.6, 3, -3)
+    >>> y = slope * X["dose"] + (X["arm"] == "drug") + 0.3 * rng.normal(size=400)
     >>> model = MixtureOfRegressions(2, random_state=0).fit(X, y)
-    >>> average_contrasts(model, X, "arm")[["contrast", "estimate", "p_value"]].round(2)
+    >>> table = average_contrasts(model, X, "arm")
+    >>> table[["contrast", "estimate", "p_value"]].round(2)
              contrast  estimate  p_value
     0  drug - control      1.04      0.0
     """
@@ -165,9 +170,11 @@ def average_marginal_effects(
     >>> from consilience import MixtureOfExpertsRegressor, average_marginal_effects
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2))
-    >>> y = np.where(rng.random(500) < 1 / (1 + np.exp(-X[:, 0])), 4 + X[:, 1], -X[:, 1]) + rng.normal(size=500)
+    >>> first = rng.random(500) < 1 / (1 + np.exp(-X[:, 0]))
+    >>> y = np.where(first, 4 + X[:, 1], -X[:, 1]) + rng.normal(size=500)
     >>> model = MixtureOfExpertsRegressor(2, random_state=0).fit(X, y)
-    >>> average_marginal_effects(model, X)[["column", "contrast", "estimate", "std_error"]].round(2)
+    >>> shown = ["column", "contrast", "estimate", "std_error"]
+    >>> average_marginal_effects(model, X)[shown].round(2)
       column contrast  estimate  std_error
     0     x0    dy/dx      0.82       0.09
     1     x1    dy/dx     -0.05       0.11

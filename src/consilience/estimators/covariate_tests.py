@@ -46,7 +46,7 @@ class CovariateTest:
     Examples
     --------
     >>> CovariateTest("Wald test", "age", "both", 9.0, 3)
-    Wald test of age in experts and gate: chi-square 9.00 on 3 degrees of freedom, P = 0.0293
+    Wald test of age (experts and gate): χ²(3) = 9.00, P = 0.0293
     """
 
     kind: str
@@ -63,11 +63,10 @@ class CovariateTest:
 
     def __repr__(self) -> str:
         """Return the result as one line."""
-        head = f"{self.kind} of {self.column} in {'experts and gate' if self.part == 'both' else self.part}"
+        head = f"{self.kind} of {self.column} ({'experts and gate' if self.part == 'both' else self.part})"
         if self.withheld:
             return f"{head}: withheld ({self.withheld})"
-        said = f"chi-square {self.statistic:.2f} on {self.degrees} degree{'s' * (self.degrees > 1)} of freedom"
-        return f"{head}: {said}, P = {self.p_value:.3g}"
+        return f"{head}: χ²({self.degrees}) = {self.statistic:.2f}, P = {self.p_value:.3g}"
 
 
 def wald_test(model: MixtureEstimator, column: str, part: Part = "both") -> CovariateTest:
@@ -96,9 +95,11 @@ def wald_test(model: MixtureEstimator, column: str, part: Part = "both") -> Cova
     >>> from consilience import MixtureOfExpertsRegressor, wald_test
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2))
-    >>> y = np.where(rng.random(500) < 1 / (1 + np.exp(-X[:, 0])), 4 + X[:, 0], -X[:, 0]) + rng.normal(size=500)
-    >>> wald_test(MixtureOfExpertsRegressor(2, random_state=0).fit(X, y), "x1")
-    Wald test of x1 in experts and gate: chi-square 1.07 on 3 degrees of freedom, P = 0.784
+    >>> first = rng.random(500) < 1 / (1 + np.exp(-X[:, 0]))
+    >>> y = np.where(first, 4 + X[:, 0], -X[:, 0]) + rng.normal(size=500)
+    >>> model = MixtureOfExpertsRegressor(2, random_state=0).fit(X, y)
+    >>> wald_test(model, "x1")
+    Wald test of x1 (experts and gate): χ²(3) = 1.07, P = 0.784
     """
     places, inference = _tested_places(model, column, part), model.inference_
     own = _parameter_places(model, places)
@@ -141,7 +142,8 @@ def likelihood_ratio_test(
     >>> from consilience import MixtureOfRegressions, likelihood_ratio_test
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
-    >>> y = np.where(rng.random(300) < 0.6, 3 * X[:, 0], -3 * X[:, 0]) + 0.2 * X[:, 1] + 0.3 * rng.normal(size=300)
+    >>> slope = np.where(rng.random(300) < 0.6, 3, -3)
+    >>> y = slope * X[:, 0] + 0.2 * X[:, 1] + 0.3 * rng.normal(size=300)
     >>> model = MixtureOfRegressions(2, random_state=0).fit(X, y)
     >>> likelihood_ratio_test(model, X, y, "x1").p_value < 0.001
     True
