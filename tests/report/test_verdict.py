@@ -17,7 +17,8 @@ from consilience.methods import Method
 from consilience.methods.site_reports import WORSE
 from consilience.report import Use, html_report, verdict
 from consilience.report.subject import Subject
-from report_cases import CASES, fitted, parts
+from consilience.report.verdict import in_study_words
+from report_cases import CASES, fitted, good, parts
 
 EXPECTED: dict[str, tuple[Use, list[str]]] = {
     "good": (Use.YES, ["5 of 5 sites were used", "There are two kinds of rows"]),
@@ -106,6 +107,12 @@ def test_every_suspect_site_is_named_wherever_it_stands() -> None:
     assert said.use is Use.NO
     assert f"The data of site 8 may be wrong, and were used as they are: {wrong} Ask the site." in str(said)
     assert f"site 9 was used, though {large}" in str(said)
+
+
+def test_long_numbers_of_a_sentence_have_separators_and_nothing_else_changes() -> None:
+    subject = Subject.of(good())
+    said = in_study_words(subject, "log-likelihood -21793 against -24267.2, 1234 and 0.123456; 12345.")
+    assert said == "log-likelihood −21,793 against −24,267.2, 1234 and 0.123456; 12,345."
 
 
 # ---------------------------------------------------------------- fits with noise

@@ -219,7 +219,8 @@ def end_sentence(text: str) -> str:
     return text if text.endswith("?") else f"{text.rstrip('.')}."
 
 
-LONG_NUMBER = re.compile(r"(?<![\w.,−-])-?\d{5,}(?![\w.])")
+LONG_NUMBER = re.compile(r"(?<![\w.,−-])(-?\d{5,})((?:\.\d+)?)(?!\w)")
+"""A number with five digits or more before its point; in a sentence of the library it has no separators."""
 OWN_WORDS = re.compile(r"\b(an expert|experts|expert|(?<!apart from the )rows|row|sites|site)\b")
 """Words of the library for which a study has its own; cells that were sorted "apart from the rows" are of a table."""
 
@@ -235,7 +236,7 @@ def in_study_words(subject: Subject, text: str) -> str:
     kept = "|".join(re.escape(each) for each in sorted({*names, *labels}, key=len, reverse=True))
     found = re.compile(rf"(?<!\w)(?:{kept})(?!\w)|{OWN_WORDS.pattern}" if kept else OWN_WORDS.pattern)
     said = found.sub(lambda part: labels.get(part[0], part[0] if part[0] in names else own.get(part[0], part[0])), text)
-    return LONG_NUMBER.sub(lambda number: write_minus(f"{int(number[0]):,}"), said)
+    return LONG_NUMBER.sub(lambda number: write_minus(f"{int(number[1]):,}{number[2]}"), said)
 
 
 def _about(subject: Subject) -> str:
