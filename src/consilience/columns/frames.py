@@ -64,6 +64,22 @@ def as_array(X: object) -> Any:
     return X if frame is None else frame.to_numpy()
 
 
+def has_column(X: object, name: str | None) -> bool:
+    """Whether ``X`` is a frame with a column of this name."""
+    return is_frame(X) and name in nw.from_native(X, eager_only=True).columns
+
+
+def take_columns(X: Any, names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
+    """Return a frame without these columns, and their values; raise an error if it does not have one of them."""
+    known = frame_names(X)
+    for name in names:
+        if known is None or name not in known:
+            has = "no names of columns" if known is None else ", ".join(known)
+            raise InvalidInputError(f"X has no column {name!r}; it has {has}: pass its values, or a frame that has it")
+    frame = nw.from_native(X, eager_only=True)
+    return frame.drop(*names).to_native(), {name: frame[name].to_numpy() for name in names}
+
+
 def has_objects(X: object) -> bool:
     """Whether a column of a frame holds Python objects, such as numbers of several types."""
     frame = _wrapped(X)

@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.columns.dictionary import chosen_names
 from consilience.estimators.estimator import MixtureEstimator, split_intercept
-from consilience.estimators.validation import requested_order, validate_sizes
+from consilience.estimators.validation import requested_order, take_sizes, validate_sizes
 from consilience.fit import Specification
 from consilience.fit.inference import expert_means, mean_errors
 from consilience.fit.parameters import parameters
@@ -144,8 +144,9 @@ class ConditionalMixture(MixtureEstimator):
         std_error : array of the same shape
             With ``return_std_error=True``.
         """
+        X, sizes = take_sizes(X, {"exposure": exposure, "trials": trials})
         X = self.covariates(X)
-        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validate_sizes(self.family, sizes, len(X))
         factor = 1.0 if size is None else size[:, None, None]
         mean = self._of_experts(factor * expert_means(self.mixture_, X))
         if not return_std_error:
@@ -173,8 +174,9 @@ class ConditionalMixture(MixtureEstimator):
         labels : (n,) array of int
             The expert that generated each response.
         """
+        X, sizes = take_sizes(X, {"exposure": exposure, "trials": trials})
         X = self.covariates(X)
-        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validate_sizes(self.family, sizes, len(X))
         Y, labels = self.mixture_.sample(X, generator(random_state), exposure=size)
         return self._decode(Y), labels
 

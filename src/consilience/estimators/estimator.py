@@ -70,6 +70,7 @@ class MixtureEstimator(BaseEstimator):
     derivation_: Derivation | None = None
     _backend: str | None = None
     _size_of_fit: str | None = None
+    _size_column: str | None = None
 
     # ------------------------------------------------------------------ defined by subclasses
 
@@ -111,6 +112,8 @@ class MixtureEstimator(BaseEstimator):
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         validation.check_parameters(self)
+        self._size_column = validation.size_column(metadata)
+        X, metadata = validation.take_sizes(X, metadata)
         self.derivation_ = validation.learn_derivation(self, [X])
         if self.derivation_ is not None:
             y = self.derivation_.response(X) if y is None else y
@@ -208,6 +211,8 @@ class MixtureEstimator(BaseEstimator):
     def covariates(self, X: Any) -> Array:
         """Return data as covariates of the fitted model, ``(n, d)``: one column for each term but the intercept."""
         check_is_fitted(self)
+        if frames.has_column(X, self._size_column):
+            X = frames.take_columns(X, [str(self._size_column)])[0]
         X_valid: Array = validation.validate_columns(self, X, reset=False)
         return X_valid
 

@@ -30,7 +30,8 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
 
     The columns of the estimator are set to those of the sites.
     """
-    sites = _derive(estimator, sites)
+    estimator._size_column = next(filter(None, map(validation.size_column, sites.values())), None)
+    sites = _derive(estimator, {name: _take_sizes(site) for name, site in sites.items()})
     parts = list(sites.values())
     validation.check_same_tables({name: site["X"] for name, site in sites.items()})
     first = parts[0]["X"]
@@ -45,6 +46,12 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
     sizes = (name for name in validation.SIZES for site in parts if site.get(name) is not None)
     estimator._size_of_fit = next(sizes, None)
     return [_rows_of_site(estimator, name, site) for name, site in sites.items()]
+
+
+def _take_sizes(site: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a site with the values of a size that is a column of its table."""
+    X, taken = validation.take_sizes(site["X"], site)
+    return {**taken, "X": X}
 
 
 def _derive(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from consilience.columns import frames
 from consilience.errors import InvalidInputError
 from consilience.estimators import validation
 from consilience.estimators.conditional import ConditionalMixture, as_columns
@@ -71,10 +72,10 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             Frequency weights: weight 2 counts the row twice.
         groups : (n,) array, optional
             Groups of rows that share one latent label; a softmax gate then reads the group's mean covariates.
-        exposure : (n,) array, optional
-            Exposure of each count, for count families.
-        trials : (n,) array, optional
-            Number of trials of each row, for binomial families; 1 by default.
+        exposure : (n,) array or str, optional
+            Exposure of each count, for count families, or the name of its column in ``X``, which is then no covariate.
+        trials : (n,) array or str, optional
+            Number of trials of each row, for binomial families, or the name of its column; 1 by default.
         clusters : (n,) array, optional
             Rows that are not independent, such as those of a patient: standard errors then count clusters, not rows.
         """
@@ -86,8 +87,16 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows:
         """Return data as rows of the fitted model; ``metadata`` are ``sample_weight``, ``groups`` and sizes."""
         check_is_fitted(self)
+        X, metadata = self._take_sizes(X, **metadata)
         self._check_size_of_fit(**metadata)
         return super().rows(X, y, **metadata)
+
+    def _take_sizes(self, X: Any, **metadata: Any) -> tuple[Any, dict[str, Any]]:
+        """Return data and metadata with the values of sizes that are columns, as in the fit unless others are given."""
+        column = self._size_column
+        if all(metadata.get(each) is None for each in validation.SIZES) and frames.has_column(X, column):
+            metadata[str(self._size_of_fit)] = column
+        return validation.take_sizes(X, metadata)
 
     def _check_size_of_fit(self, **metadata: Any) -> None:
         """Raise an error if responses come without the sizes that the model was fitted with."""
@@ -104,15 +113,16 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         Parameters
         ----------
         X : (n, d) array or frame
-        exposure, trials : (n,) array, optional
+        exposure, trials : (n,) array or str, optional
             Size of each row, as in ``fit``; by default 1, so that the prediction is a rate or a probability.
 
         Returns
         -------
         (n,) or (n, q) array
         """
+        X, sizes = validation.take_sizes(X, {"exposure": exposure, "trials": trials})
         X = self.covariates(X)
-        size = validation.validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validation.validate_sizes(self.family, sizes, len(X))
         mean = self.mixture_.mean(X)
         return self._decode(mean if size is None else mean * size[:, None])
 
@@ -130,8 +140,9 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         from sklearn.metrics import r2_score  # only here: it takes a tenth of a second to import
 
         check_is_fitted(self)
-        self._check_size_of_fit(exposure=exposure, trials=trials)
-        predicted = self.predict(X, exposure=exposure, trials=trials)
+        X, sizes = self._take_sizes(X, exposure=exposure, trials=trials)
+        self._check_size_of_fit(**sizes)
+        predicted = self.predict(X, **sizes)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def predict_quantiles(
@@ -151,6 +162,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         -------
         (n, len(q)) array
         """
+        X, sizes = validation.take_sizes(X, {"exposure": exposure, "trials": trials})
         X = self.covariates(X)
         probabilities = np.atleast_1d(np.asarray(q, dtype=float))
         if not np.all((probabilities > 0) & (probabilities < 1)):
@@ -159,7 +171,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(
                 f"{self.mixture_.experts.channels} responses have no joint quantile: fit a single response"
             )
-        size = validation.validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validation.validate_sizes(self.family, sizes, len(X))
         return np.column_stack([self.mixture_.quantile(X, float(p), size) for p in probabilities])
 
 

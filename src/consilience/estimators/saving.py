@@ -64,6 +64,7 @@ def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False, kit
         size=estimator._size_of_fit,
         responses=estimator.response_names_,
         derivation=estimator.derivation_,
+        size_column=estimator._size_column,
     )
 
 
@@ -132,7 +133,8 @@ def restore_fit(estimator: MixtureEstimator, saved: SavedModel) -> None:
     if saved.size is not None:
         check_size_name(estimator.family, saved.size)
     estimator._set_results(saved.mixture, saved.inference, saved.fit)
-    estimator._size_of_fit, estimator.response_names_ = saved.size, saved.responses
+    estimator._size_of_fit, estimator._size_column = saved.size, saved.size_column
+    estimator.response_names_ = saved.responses
     estimator._backend = saved.frame if saved.frame and find_spec(saved.frame.split(".")[0]) else None
     if tuple(term_names(estimator)) != saved.terms:
         raise InvalidInputError("the terms of the model are not those of its columns")

@@ -280,6 +280,20 @@ def validate_sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | 
     return found
 
 
+def take_sizes(X: Any, metadata: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return ``X`` without the columns that a size names, and the metadata with the values of these columns."""
+    named = {name: metadata[name] for name in SIZES if isinstance(metadata.get(name), str)}
+    if not named:
+        return X, dict(metadata)
+    X, values = frames.take_columns(X, named.values())
+    return X, {**metadata, **{name: values[column] for name, column in named.items()}}
+
+
+def size_column(metadata: Mapping[str, Any]) -> str | None:
+    """Return the column that a size names, if any does."""
+    return next((metadata[name] for name in SIZES if isinstance(metadata.get(name), str)), None)
+
+
 def size_name(**given: Any) -> str | None:
     """Return the name of the row size that is given, if any."""
     return next((name for name, value in given.items() if value is not None), None)

@@ -504,6 +504,7 @@ class ModelDocument(Part):
     size: Literal["exposure", "trials"] | None = None
     responses: Names | None = None
     derivation: DerivationDocument | None = None
+    size_column: Words | None = None
     terms: Annotated[list[Words], Field(min_length=1, max_length=10**6)]
     mixture: documents.MixtureDocument
     fit: FitDocument
@@ -550,4 +551,5 @@ class ModelDocument(Part):
             self.size,
             tuple(self.responses or ()),
             None if self.derivation is None else self.derivation.value(),
+            self.size_column,
         )

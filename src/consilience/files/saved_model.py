@@ -111,6 +111,8 @@ class SavedModel:
         Names of the responses in the data; empty if they had none.
     derivation : Derivation or None
         Columns that a formula derives.
+    size_column : str or None
+        Column of the size in the frame of the fit.
 
     Examples
     --------
@@ -136,6 +138,7 @@ upgrade consilience
     size: str | None = None
     responses: tuple[str, ...] = ()
     derivation: Derivation | None = None
+    size_column: str | None = None
 
     def to_text(self) -> str:
         """Return the model as JSON text."""
