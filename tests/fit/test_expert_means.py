@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from consilience import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience import (
+    MixtureOfExpertsClassifier,
+    MixtureOfExpertsRegressor,
+    MixtureOfRegressions,
+    average_predictions,
+)
 from consilience.fit import Inference, Specification, fit_mixture, infer
 from consilience.fit.inference import expert_means, mean_errors
 from consilience.fit.parameters import parameters
@@ -131,3 +136,15 @@ def test_intervals_of_expert_means_cover(family: str) -> None:
         inside.append(np.abs(mean[:, close] - truth) <= 1.96 * error[:, close])
     coverage = np.mean(inside)
     assert 0.90 <= coverage <= 0.985, coverage
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_errors_of_one_expert_are_those_of_the_mean_of_the_mixture(family: str) -> None:
+    """They count the share of zeros where the mean depends on it."""
+    data = simulated(family, n=200)
+    estimator = MixtureOfExpertsClassifier if family == "categorical" else MixtureOfExpertsRegressor
+    model = estimator(1, **({} if family == "categorical" else {"family": family})).fit(data.X, data.y)
+    _, error = model.predict_experts(data.X[:1], return_std_error=True)
+    found = average_predictions(model, data.X[:1])["std_error"].to_numpy()
+    np.testing.assert_allclose(error.ravel(), found, rtol=1e-9)
+    assert np.isfinite(found).all()

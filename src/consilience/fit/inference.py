@@ -686,7 +686,8 @@ def expert_means(mixture: Mixture, X: Array) -> Array:
 def mean_errors(mixture: Mixture, inference: Inference, X: Array) -> Array:
     """Compute the standard errors of :func:`expert_means`, ``(n, K, m)``; NaN where those of the experts are withheld.
 
-    A mean response ``μ(η)`` of linear predictors ``η = B x̃`` has the variance ``μ'(η) Cov(B x̃) μ'(η)ᵀ``.
+    A mean response ``μ(η)`` of linear predictors ``η = B x̃`` has the variance ``μ'(η) Cov(B x̃) μ'(η)ᵀ``; that of counts
+    with zeros of another kind also depends on their share.
 
     Parameters
     ----------
@@ -699,8 +700,28 @@ def mean_errors(mixture: Mixture, inference: Inference, X: Array) -> Array:
     for panel, _ in mixture.panels(X):
         slopes = mixture.experts.mean_slopes(panel)  # (K, m, c, n)
         variance = np.einsum("kmcn,kcdn,kmdn->nkm", slopes, predictor_covariance(inference, panel), slopes)
+        variance += _variance_of_shapes(inference, panel, slopes, mixture.experts.mean_shape_slopes(panel))
         parts.append(np.sqrt(np.maximum(variance, 0.0)))
     return np.concatenate(parts)
+
+
+def _variance_of_shapes(inference: Inference, panel: Array, slopes: Array, of_shapes: Array) -> Array:
+    """Compute what shapes add to the variance of mean responses that depend on them, ``(n, K, m)``.
+
+    ``slopes (K, m, c, n)`` and ``of_shapes (K, m, s, n)`` are derivatives of the means. Shapes at a bound add nothing.
+    """
+    K, c, p = inference.estimates.experts.shape
+    s, (of_gate, of_experts) = of_shapes.shape[2], (inference.estimates.gate.size, inference.estimates.experts.size)
+    found = np.zeros((panel.shape[1], K, slopes.shape[1]))
+    if not of_shapes.any():
+        return found
+    V = np.where(np.isfinite(inference.covariance), inference.covariance, 0.0)
+    for k in range(K):
+        own, shapes = of_gate + k * c * p + np.arange(c * p), of_gate + of_experts + k * s + np.arange(s)
+        both = V[np.ix_(own, shapes)].reshape(c, p, s)
+        found[:, k] = 2 * np.einsum("mcn,cps,pn,msn->nm", slopes[k], both, panel, of_shapes[k], optimize=True)
+        found[:, k] += np.einsum("msn,st,mtn->nm", of_shapes[k], V[np.ix_(shapes, shapes)], of_shapes[k], optimize=True)
+    return found
 
 
 def predictor_covariance(inference: Inference, panel: Array) -> Array:
