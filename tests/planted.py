@@ -1097,6 +1097,13 @@ DEFECTS = (
         "console.is_jupyter",
         "test_display.py",
     ),
+    Defect(
+        "scikit-learn's box in place of a fitted model",
+        "estimators/estimator.py",
+        'return bundle | {"text/html": self._repr_html_()} if "text/html" in bundle else bundle',
+        "return bundle",
+        "report/test_notebook.py",
+    ),
 )
 
 

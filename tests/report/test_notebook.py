@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 
 from consilience import Federation, GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.fitted.effects import expert_effects
@@ -31,6 +32,14 @@ def doubtful(**changes: object) -> MixtureOfExpertsRegressor:
     found = MixtureOfExpertsRegressor(2)
     vars(found).update(vars(model()) | changes)
     return found
+
+
+def test_a_notebook_asks_for_what_is_tested_here() -> None:
+    """IPython asks for the bundle of types before it asks for HTML."""
+    assert model()._repr_mimebundle_()["text/html"] == model()._repr_html_()
+    assert "Parameters" in MixtureOfExpertsRegressor()._repr_mimebundle_()["text/html"]
+    with config_context(display="text"):
+        assert "text/html" not in model()._repr_mimebundle_()
 
 
 class Tags(HTMLParser):

@@ -470,6 +470,11 @@ class MixtureEstimator(BaseEstimator):
             raise InvalidInputError("formula: an ONNX file has columns as they are: fit those of the terms")
         write_onnx(self, path)
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what notebooks show: they ask for this first, and scikit-learn answers with its own diagram."""
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_()} if "text/html" in bundle else bundle
+
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):
             return str(super()._repr_html_())
