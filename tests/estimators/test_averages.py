@@ -21,6 +21,8 @@ from consilience import (
     average_contrasts,
     average_marginal_effects,
     average_predictions,
+    likelihood_ratio_test,
+    wald_test,
 )
 from consilience.errors import InvalidInputError
 from simulated import simulated
@@ -161,6 +163,20 @@ def test_text_arrays_and_truth_values_keep_their_values() -> None:
     assert average_contrasts(MixtureOfExpertsRegressor(1).fit(frame, y), frame, "male")["contrast"].tolist() == [
         "True - False"
     ]
+
+
+def test_a_column_of_a_formula_changes_all_its_terms() -> None:
+    X, y = table()
+    data = X.assign(y=y, name=[f"row {i}" for i in range(N)])
+    fit = MixtureOfExpertsRegressor.from_formula("y ~ age * arm + spline(dose) | age", data, n_init=1, random_state=0)
+    found = average_marginal_effects(fit, data).set_index(["column", "contrast"])
+    assert sorted(found.index) == [("age", "dy/dx"), ("arm", "b - a"), ("arm", "c - a"), ("dose", "dy/dx")]
+    for name in ("age", "dose"):
+        up, down = (fit.predict(data.assign(**{name: data[name] + h})) for h in (1e-4, -1e-4))
+        assert found.loc[(name, "dy/dx"), "estimate"] == pytest.approx(np.mean(up - down) / 2e-4, rel=1e-6)
+    assert wald_test(fit, "age").degrees == 7  # of two experts the slope and two of its products, and of one gate
+    assert wald_test(fit, "arm", "experts").degrees == 8
+    assert likelihood_ratio_test(fit, data, y, "age").degrees == 7
 
 
 def test_each_class_has_an_effect_and_they_sum_to_zero() -> None:

@@ -68,7 +68,7 @@ def test_walds_statistic_is_that_of_its_coefficients() -> None:
     found = wald_test(model(), "arm")
     assert found.degrees == len(flat) == 6
     assert found.statistic == pytest.approx(b @ np.linalg.inv(V) @ b, rel=1e-9)
-    assert wald_test(model(), "arm[b]") == replace(found, column="arm[b]")
+    assert wald_test(model(), "arm[b]").degrees == 3  # of one level: two experts and a gate
     assert wald_test(model(), "dose").p_value < 1e-10
     single = wald_test(model(), "age", "gate")
     row = model().tidy().query("part == 'gate' and term == 'age'").iloc[0]

@@ -92,6 +92,16 @@ class Derivation:
         """Names of the derived columns, in order."""
         return tuple(name for term in self.formula.terms for name in self.columns_of(term))
 
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the columns of the data that the formula reads."""
+        return tuple(dict.fromkeys(factor.name for term in self.formula.terms for factor in term))
+
+    def derived_from(self, source: str) -> tuple[str, ...]:
+        """Return the names of all derived columns that one column of the data enters."""
+        terms = (term for term in self.formula.terms if any(factor.name == source for factor in term))
+        return tuple(name for term in terms for name in self.columns_of(term))
+
     def columns_of(self, term: Term) -> tuple[str, ...]:
         """Return the names of the columns of a term."""
         if len(term) == 1 and term[0].function != "spline":
@@ -118,11 +128,10 @@ class Derivation:
         frame = nw.from_native(X, eager_only=True)
         if tuple(frame.columns) == self.columns:
             return X
-        used = dict.fromkeys(factor.name for term in self.formula.terms for factor in term)
-        for name in used:
+        for name in self.sources:
             if name not in frame.columns:
                 raise InvalidInputError(f"X has no column {name!r}, which the formula of the model names")
-        check_kinds("X", frame.select(*used).to_native())
+        check_kinds("X", frame.select(*self.sources).to_native())
         namespace = nw.get_native_namespace(frame)
         computed = [
             nw.new_series(name, values, native_namespace=namespace)

@@ -157,7 +157,7 @@ def average_marginal_effects(
     model, X, by, level, sample_weight
         As in :func:`average_predictions`.
     columns : sequence of str or int, optional
-        Names or places of columns; all by default.
+        Names or places of columns; by default all, or those that the formula of the model names.
 
     Returns
     -------
@@ -182,7 +182,9 @@ def average_marginal_effects(
     X = as_table(X)
     wanted = _wanted(model, X, by, sample_weight)
     names = frames.column_names(X)
-    chosen = set(names) if columns is None else chosen_names(columns, names, "columns")
+    derivation = wanted.final.derivation_ if wanted.final is wanted.model else None  # of a formula
+    read = names if derivation is None else derivation.sources
+    chosen = set(read) if columns is None else chosen_names(columns, names, "columns")
     places = [place for place, name in enumerate(names) if name in chosen]
     changes = (change for place in places for change in _effects(X, place, wanted.final))
     return _changes_frame(wanted, changes, level)

@@ -80,7 +80,7 @@ def wald_test(model: MixtureEstimator, column: str, part: Part = "both") -> Cova
     ----------
     model : fitted mixture of experts or of regressions
     column : str
-        Name of the column, or of one of its terms.
+        Name of the column, or of a single term such as ``arm[drug]``. A column of a formula is tested in all its terms.
     part : {"both", "experts", "gate"}
         Where the covariate has no influence by the hypothesis.
 
@@ -188,8 +188,12 @@ def _tested_places(model: MixtureEstimator, column: str, part: Part) -> Mapping[
     columns = model.columns_.columns
     if not model.mixture_.design.d:
         raise InvalidInputError(f"a {type(model).__name__} has no covariates to test")
-    own = next((each.terms for each in columns if column == each.name or column in each.terms), None)
-    if own is None:
+    derivation = model.derivation_
+    names: tuple[str, ...] = (column,)
+    if derivation is not None and column in derivation.sources:
+        names = derivation.derived_from(column)
+    own = [term for each in columns for term in each.terms if each.name in names or term == column]
+    if not own:
         raise InvalidInputError(f"column: the model has no column {column!r}; it has {', '.join(model.columns_.names)}")
     intercept = int(model.mixture_.design.intercept)
     wanted = {model.columns_.terms.index(term) + intercept for term in own}
