@@ -25,6 +25,8 @@ from consilience.kit.folder import KEY, SiteFolder
 from consilience.kit.mail_folder import END
 from consilience.kit.private_files import slug
 from consilience.kit.serving import FINISHED, Serving, serve
+from consilience.kit.spending import charges_in
+from consilience.kit.study import Study
 from letter_servers import NGINX, free_port, roster_of
 from mail_office import TABLES, study_with
 from serving_office import ServingOffice
@@ -54,6 +56,9 @@ class Cast:
     path: Path
     host: str = "127.0.0.1"
     reach: Callable[[str], LetterStore] | None = None
+    study: Study = PLAN
+    more: dict[str, Any] = field(default_factory=lambda: {"tables": FEW})
+    """Further arguments of the office."""
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What a process does before anything else, by its name."""
     pids: dict[str, int] = field(default_factory=dict)
@@ -61,7 +66,7 @@ class Cast:
 
     def __post_init__(self) -> None:
         self.store, self.port = self.path / "store", free_port()
-        self.office = ServingOffice(self.path, PLAN, lambda _: FolderStore(self.store), tables=FEW)
+        self.office = ServingOffice(self.path, self.study, lambda _: FolderStore(self.store), **self.more)
         self.store.mkdir(exist_ok=True)
         keys = {name: folder.path / KEY for name, folder in self.office.folders.items()}
         self.enrolled = enrol_sites(self.path / "own", roster_of(keys), f"https://{self.host}:{self.port}")
@@ -205,12 +210,14 @@ class Cast:
         text = (self.path / f"{name}.log").read_text()
         return Counter(part.removeprefix("state=") for part in text.split() if part.startswith("state="))
 
-    def check(self, bits: list[float]) -> None:
-        """The run has these bits, and each ledger one answer and one charge for each round."""
+    def check(self, bits: list[float] | None = None) -> None:
+        """The run has these bits, and each ledger one answer for each round, and one charge if answers have noise."""
         found = json.loads((self.path / RESULT).read_text())
-        assert found["bits"] == bits
-        for name in self.office.names:
-            assert self.office.rounds_in_ledger(name) == list(range(1, found["rounds"] + 1))
+        assert bits is None or found["bits"] == bits
+        for name, folder in self.office.folders.items():
+            rounds = list(range(1, found["rounds"] + 1))
+            assert self.office.rounds_in_ledger(name) == rounds
+            assert len(charges_in(folder)) == (len(rounds) if self.study.way == "noise" else 0)
             assert self.states(name)[FINISHED] == 1
 
 

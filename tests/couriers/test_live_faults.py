@@ -24,7 +24,7 @@ from consilience.kit.mail_watch import watch_run
 from consilience.kit.mailbox import read_run
 from letter_servers import needs_nginx
 from live_cast import COORDINATOR, COURIER, FEW, PLAN, SERVER, Cast, Kills
-from mail_office import Office
+from mail_office import PRIVATE, Office, start
 
 pytestmark = [
     needs_nginx,
@@ -66,6 +66,16 @@ def test_a_hundred_killed_programs(bits: list[float], tmp_path: Path) -> None:
         if found >= 100:
             return
     pytest.fail(f"{found} programs were killed")
+
+
+@long
+def test_killed_programs_charge_the_budget_once(tmp_path: Path) -> None:
+    """Answers have noise: a charge is in the ledger before it is drawn, and never twice."""
+    cast = Cast(tmp_path, study=PRIVATE, more={"start": start()})
+    plan = Kills(cast, 30, random.Random(5))
+    cast.to_the_end(LONGEST, plan, plan.strike)
+    cast.check()
+    assert sum(cast.killed.values()) >= 20
 
 
 class After:

@@ -269,8 +269,8 @@ class Broken(FolderStore):
 
 
 def test_a_store_that_fails_is_tried_again_and_nothing_is_answered_twice(live: Live, monkeypatch: Any) -> None:
-    site = live.sites["ash"]
-    site.store = Broken(live.store.root, iter([True, True, False, True]))
+    store = Broken(live.store.root, iter([True, True, False, True]))
+    site = Serving(live.office.folders["ash"], store, live.sites["ash"].table)
     waits: list[float] = []
     monkeypatch.setattr(serving.time, "sleep", waits.append)
     states: list[State] = []
