@@ -69,6 +69,13 @@ DEFECTS = (
         "estimators/test_calibrated_intervals.py",
     ),
     Defect(
+        "a lasso whose penalty ignores the scale of an expert",
+        "methods/lasso.py",
+        "np.where(support.experts, threshold / unit[:, None], np.inf)",
+        "np.where(support.experts, threshold, np.inf)",
+        "agreement/test_glmnet.py",
+    ),
+    Defect(
         "sign of the Poisson score",
         "model/families/poisson.py",
         "Scores(at.residual[:, None]",

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from consilience.methods import (
         ClusteredClients,
         FederatedEM,
+        Lasso,
         Method,
         OneShot,
         PrivateScoring,
@@ -74,6 +75,7 @@ __all__ = [
     "GradientEM",
     "InProcess",
     "LargeMessagesWarning",
+    "Lasso",
     "Limits",
     "Method",
     "MinimaxRegression",
@@ -122,7 +124,9 @@ _PUBLIC = {
         "order_test", "select_order", "wald_test",
     ),
     "federation": ("Federation",),
-    "methods": ("ClusteredClients", "FederatedEM", "Method", "OneShot", "PrivateScoring", "SharedCentre", "Task"),
+    "methods": (
+        "ClusteredClients", "FederatedEM", "Lasso", "Method", "OneShot", "PrivateScoring", "SharedCentre", "Task",
+    ),
     "published": ("FedGrEM", "FedMomentDescent", "GradientEM", "MinimaxRegression"),
     "runs": ("Limits", "RunOptions"),
 }  # fmt: skip

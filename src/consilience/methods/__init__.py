@@ -2,6 +2,7 @@
 
 from consilience.methods.clustered import ClusteredClients, ClusteredFit
 from consilience.methods.federated_em import FederatedEM, ask_total
+from consilience.methods.lasso import Lasso, LassoFit, LassoStep
 from consilience.methods.one_shot import CombinedFit, OneShot
 from consilience.methods.own_gates import EqualGates, OwnGatesFit
 from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare
@@ -15,6 +16,9 @@ __all__ = [
     "CombinedFit",
     "EqualGates",
     "FederatedEM",
+    "Lasso",
+    "LassoFit",
+    "LassoStep",
     "LocalFits",
     "Method",
     "OneShot",
