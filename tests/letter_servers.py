@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import socket
 import ssl
@@ -125,6 +126,49 @@ def connecting_proxy(seen: list[tuple[str, str]]) -> type[BaseHTTPRequestHandler
             pass
 
     return Proxy
+
+
+def inspecting_proxy(certificate: Path, key: Path, authority: Path, seen: list[bytes]) -> type[BaseHTTPRequestHandler]:
+    """A proxy that ends TLS with a certificate of its own, and reads what passes; it has none towards the server."""
+    near = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    near.load_cert_chain(certificate, key)
+    far = ssl.create_default_context(cafile=authority)
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            host, _, port = self.path.partition(":")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.flush()
+            with (
+                near.wrap_socket(self.connection, server_side=True) as site,
+                far.wrap_socket(socket.create_connection((host, int(port)), 10), server_hostname=host) as server,
+            ):
+                pump_tls(site, server, seen)
+            self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Proxy
+
+
+def pump_tls(one: ssl.SSLSocket, other: ssl.SSLSocket, seen: list[bytes]) -> None:
+    """Copy what is decrypted both ways, by one thread, until a side closes."""
+    goals = {one: other, other: one}
+    while True:
+        for source in [each for each in goals if each.pending()] or select.select([*goals], [], [], 60)[0]:
+            source.settimeout(0)
+            try:
+                data = source.recv(2**16)
+            except ssl.SSLWantReadError:  # a record of TLS itself
+                continue
+            finally:
+                source.settimeout(60)
+            if not data:
+                return
+            seen.append(data)
+            goals[source].sendall(data)
 
 
 def pump(source: socket.socket, goal: socket.socket) -> None:
