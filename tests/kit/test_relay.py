@@ -19,7 +19,7 @@ from consilience.errors import AwaitedError, InvalidInputError, RefusedError
 from consilience.kit.folder import KEY as KEY_FILE
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import RunFile
-from consilience.kit.mail_folder import END, MailFolder, answer_name
+from consilience.kit.mail_folder import END, STUDY, MailFolder, answer_name
 from consilience.kit.mail_run import (
     advance_by_files,
     begin_by_files,
@@ -27,6 +27,7 @@ from consilience.kit.mail_run import (
     finish_answer,
     is_answered,
     open_question,
+    read_mail,
 )
 from consilience.kit.relay import ROWS, Relay, RelayServing, check_relayed
 from consilience.kit.roster import Roster
@@ -220,6 +221,26 @@ def test_a_leaf_is_told_whom_its_region_serves(tmp_path: Path) -> None:
     assert f"whose coordinator has the key {KEY.public_key}" in said
     assert upper.identity[:19] in said
     assert relay.identity.public_key in said  # and who asks it
+
+
+def test_letters_from_above_are_read_once_for_each_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    regions, read = Regions(tmp_path), list[Path]()
+    regions.advance()
+    region = regions.relays[0]
+
+    def counted(folder: Path) -> Any:
+        read.append(folder)
+        return read_mail(folder)
+
+    monkeypatch.setattr("consilience.kit.relay.read_mail", counted)
+    for _ in range(3):
+        with pytest.raises(AwaitedError):
+            region.step()
+    assert len(read) == 1
+    (region.upper / STUDY).write_text(f"{TOTALS.to_text()}# a comment\n")
+    with pytest.raises(AwaitedError):
+        region.step()
+    assert len(read) == 2
 
 
 def test_a_roster_without_the_key_of_a_leaf_is_refused(tmp_path: Path) -> None:

@@ -86,11 +86,32 @@ class Relay:
     sites: Mapping[str, str]
     identity: SiteIdentity
     _box: Mailbox | None = field(default=None, init=False, repr=False)
+    _known: tuple[list[tuple[int, int]], RunFile, Study] | None = field(default=None, init=False, repr=False)
 
     @property
     def refused(self) -> dict[str, str]:
         """Files of the region's sites that were not used, and why."""
         return {} if self._box is None else self._box.refused
+
+    def read(self) -> tuple[RunFile, Study]:
+        """Read the run above and its study, once for each version of their files.
+
+        Raises
+        ------
+        AwaitedError
+            If one of them is not there as a whole.
+        InvalidInputError
+            If the method asks for more than sums.
+        """
+        states = [path.stat() for name in (RUN, STUDY) if (path := self.upper / name).exists()]
+        marks = [(state.st_size, state.st_mtime_ns) for state in states]
+        if not (self.upper / RUN).exists():
+            raise AwaitedError(f"there is no {RUN} for this region yet", ())
+        if self._known is None or self._known[0] != marks:
+            run, study = read_mail(self.upper)
+            check_relayed(study)
+            self._known = marks, run, study
+        return self._known[1:]
 
     def step(self) -> tuple[str, str] | None:
         """Ask the region's sites the latest question, or answer it; return name and text of the answer upward.
@@ -104,8 +125,7 @@ class Relay:
         RefusedError
             If the run or its question is not signed by the coordinator.
         """
-        run, study = read_mail(self.upper)
-        check_relayed(study)
+        run, study = self.read()
         letter = open_question(MailFolder(self.upper), run, self.name)
         if letter is None:
             return None
@@ -207,11 +227,14 @@ class RelayServing:
     def step(self) -> State:
         """Do what can be done now, and return the state."""
         try:
-            run = self._fetched()
+            self._inbox.fetch()
+            run, _ = self.relay.read()
         except StoreError as error:
             return State(LINK, {"reason": str(error)})
         except AwaitedError as error:
             return State(NO_RUN, {"reason": str(error)})
+        except InvalidInputError as error:
+            return State(REFUSED, {"reason": str(error)})
         about: dict[str, object] = {"run": run.identity[7:19]}
         try:
             return self._after(run, about)
@@ -219,12 +242,6 @@ class RelayServing:
             return State(LINK, {"reason": str(error)})
         except (RefusedError, InvalidInputError) as error:
             return State(REFUSED, {**about, "reason": str(error)})
-
-    def _fetched(self) -> RunFile:
-        self._inbox.fetch()
-        if not (self.relay.upper / RUN).exists():
-            raise AwaitedError(f"there is no {RUN} for this region yet", ())
-        return read_mail(self.relay.upper)[0]
 
     def _after(self, run: RunFile, about: dict[str, object]) -> State:
         """Ask below, or deliver the answer; the region's own run ends with the one above."""
