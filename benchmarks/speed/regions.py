@@ -178,11 +178,11 @@ class Region:
             post.step()
         self.works.add("take", watch.cpu)
         with stopwatch() as watch:
-            text = relay.step()
+            found = relay.step()
         self.works.add("open, verify, add", watch.cpu)
-        if text is None or relay.refused:
+        if found is None or relay.refused:
             raise RuntimeError(f"the region did not answer: {relay.refused}")
-        return text.encode()
+        return found[1].encode()
 
 
 def measured(running: int, regions: int, count: int) -> Record:
