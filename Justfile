@@ -66,6 +66,7 @@ planted *args:
 lint:
     ruff check .
     ruff format --check .
+    zizmor --quiet --offline --min-severity=medium .github
     lint-imports --no-logo
 
 # types
@@ -126,20 +127,13 @@ studies *args:
 changelog:
     towncrier build --draft
 
-# list the packages of an installation without extras, as CycloneDX, into dist/
-sbom:
-    uv venv --clear .venv-sbom
-    uv pip install --python .venv-sbom .
-    mkdir -p dist
-    uvx --from 'cyclonedx-bom>=7' cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file dist/sbom.json .venv-sbom
+# build a release and check it: bytes, metadata, contents, installations, SBOM; with --dry-run of any commit
+release *options:
+    python tools/release.py {{ options }}
 
 # an offline bundle with checksums and an SBOM, as in `just bundle dist/windows --platform win_amd64 --python 3.12`
 bundle folder="dist/bundle" *options:
     python tools/bundle.py {{ folder }} {{ options }}
-
-# the wheel, into dist/
-build:
-    python -m pip wheel --no-deps --wheel-dir dist .
 
 # remove what can be made again
 clean:
