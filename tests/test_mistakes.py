@@ -435,6 +435,8 @@ def test_several_responses_and_classes_keep_their_names() -> None:
     assert [*two.to_frame()["response"]][1:7] == ["systolic"] * 3 + ["diastolic"] * 3
     classes = MixtureOfExpertsClassifier(1).fit(X, pd.Series(np.where(Y > 0, "dead", "well"), name="status"))
     assert str(classes.summary()).startswith("Mixture of experts, classification of status\n")
+    passed_on = MixtureOfRegressions(1).fit(FRAME[["age"]], 2 * FRAME["age"] + Y)  # which pandas calls age
+    assert str(passed_on.summary()).startswith("Mixture of regressions\n")
     unnamed = MixtureOfRegressions(1).fit(X, Y)
     assert str(unnamed.summary()).startswith("Mixture of regressions\n")
     assert "y" in set(unnamed.to_frame()["response"])

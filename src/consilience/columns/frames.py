@@ -48,14 +48,17 @@ def frame_names(X: object) -> np.ndarray | None:
     return np.asarray(names, dtype=object) if all(isinstance(name, str) for name in names) else None
 
 
-def series_names(y: object) -> tuple[str, ...]:
-    """Return the name of a series, or those of the columns of a frame; empty without names that are text."""
-    names = frame_names(y)
-    if names is not None:
-        return tuple(map(str, names))
-    series = nw.from_native(y, allow_series=True, pass_through=True)
-    name = series.name if isinstance(series, nw.Series) else None
-    return (name,) if isinstance(name, str) and name else ()
+def response_labels(y: object, X: object) -> tuple[str, ...]:
+    """Return the name of a series, or those of the columns of a frame; empty without names that are text.
+
+    A name that is also that of a column of ``X`` is none: pandas passes it on, as from ``X.age`` to ``2 * X.age + e``.
+    """
+    names, others = frame_names(y), frame_names(X)
+    if names is None:
+        series = nw.from_native(y, allow_series=True, pass_through=True)
+        name = series.name if isinstance(series, nw.Series) else None
+        names = np.array([name] if isinstance(name, str) and name else [], dtype=object)
+    return () if others is not None and set(others) & set(names) else tuple(map(str, names))
 
 
 def as_array(X: object) -> Any:

@@ -119,7 +119,7 @@ class MixtureEstimator(BaseEstimator):
             y = self.derivation_.response(X) if y is None else y
             X = self.derivation_.apply(X)
         names, self._backend = frames.frame_names(X), frames.backend_of(X)
-        self.response_names_ = frames.series_names(y)
+        self.response_names_ = frames.response_labels(y, X)
         with validation.name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
             rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:

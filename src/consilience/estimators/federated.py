@@ -42,7 +42,7 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
         classes=estimator._classes_of(parts),
         dictionary=validation.read_dictionary(estimator, [site["X"] for site in parts]),
     )
-    estimator.response_names_ = frames.series_names(parts[0].get("y"))
+    estimator.response_names_ = frames.response_labels(parts[0].get("y"), first)
     sizes = (name for name in validation.SIZES for site in parts if site.get(name) is not None)
     estimator._size_of_fit = next(sizes, None)
     return [_rows_of_site(estimator, name, site) for name, site in sites.items()]
