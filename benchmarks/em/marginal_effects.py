@@ -21,18 +21,20 @@ from consilience import (
     average_predictions,
 )
 from consilience.errors import ConsilienceWarning
-from consilience.model import Design, GaussianExperts, Mixture, SoftmaxGate
+from consilience.model import Design, GaussianExperts, Mixture, PoissonExperts, SoftmaxGate
 
 DRAWS = 500
 B = np.array([[0.0, 1.5, 0.5, 0.0], [2.5, -1.0, 1.0, 0.5]])
+LOG_RATES = np.array([[0.0, 0.5, 0.3, 0.0], [1.8, -0.3, 0.2, 0.2]])
 ALPHA = np.array([[0.3, 1.0, -0.5, 0.0], [-0.3, -1.0, 0.5, 0.0]])
-CELLS = {"gaussian, n = 300": 300}
+CELLS = {"gaussian, n = 300": 300, "poisson, n = 500": 500}
 ESTIMANDS = ("dy/dx of x", "dy/dx of z", "contrast of arm", "prediction of arm 0", "prediction of arm 1")
 
 
-def truth() -> Mixture:
+def truth(cell: str) -> Mixture:
     """The mixture that generates the responses."""
-    return Mixture(Design.raw(3), SoftmaxGate(ALPHA), GaussianExperts(B[:, None], np.full((2, 1, 1), 0.64)))
+    experts = PoissonExperts(LOG_RATES) if "poisson" in cell else GaussianExperts(B[:, None], np.full((2, 1, 1), 0.64))
+    return Mixture(Design.raw(3), SoftmaxGate(ALPHA), experts)
 
 
 def averages(model: MixtureOfExpertsRegressor, X: np.ndarray) -> pd.DataFrame:
@@ -61,13 +63,14 @@ def true_averages(mixture: Mixture, X: np.ndarray) -> np.ndarray:
 def replication(key: str) -> Record:
     """``cell/draw``."""
     cell, draw = key.rsplit("/", 1)
-    rng, mixture = np.random.default_rng([list(CELLS).index(cell), int(draw)]), truth()
+    rng, mixture = np.random.default_rng([list(CELLS).index(cell), int(draw)]), truth(cell)
     n = CELLS[cell]
     X = np.column_stack([rng.normal(size=n), rng.integers(2, size=n), rng.normal(size=n)])
     y = mixture.sample(X, rng)[0][:, 0]
+    options = {"family": "poisson"} if "poisson" in cell else {}
     with warnings.catch_warnings(), stopwatch() as watch:
         warnings.simplefilter("ignore", ConsilienceWarning)
-        model = MixtureOfExpertsRegressor(2, mixture_init=mixture).fit(X, y)
+        model = MixtureOfExpertsRegressor(2, mixture_init=mixture, **options).fit(X, y)
         found = averages(model, X)
     true = true_averages(mixture, X)
     inside = (found["lower"] <= true) & (true <= found["upper"])
