@@ -68,8 +68,9 @@ def as_array(X: object) -> Any:
 
 
 def has_column(X: object, name: str | None) -> bool:
-    """Whether ``X`` is a frame with a column of this name."""
-    return is_frame(X) and name in nw.from_native(X, eager_only=True).columns
+    """Whether ``X`` is a frame with a column of this name; no name is that of no column."""
+    frame = None if name is None else _wrapped(X)
+    return frame is not None and name in frame.columns
 
 
 def take_columns(X: Any, names: Iterable[str]) -> tuple[Any, dict[str, Any]]:
