@@ -145,16 +145,18 @@ def test_the_other_covariates_are_held_at_their_means():
 
 
 def test_one_of_several_responses_must_be_chosen(two_responses, classifier):
-    with pytest.raises(InvalidInputError, match="the model has 2 responses: choose one with response=, of 'y0', 'y1'"):
+    with pytest.raises(
+        InvalidInputError, match="the model has 2 responses: choose one with response=, of 'motor', 'total'"
+    ):
         plot.experts(*two_responses)
     with pytest.raises(InvalidInputError, match="3 classes: choose one with response=, of 'mild', 'none', 'severe'"):
         plot.calibration(*classifier)
     with pytest.raises(InvalidInputError, match="response='bad': expected one of the classes 'mild', 'none', 'severe'"):
         plot.calibration(*classifier, response="bad")
     with pytest.raises(
-        InvalidInputError, match="response='motor': expected one of 'y0', 'y1', or a number from 0 to 1"
+        InvalidInputError, match="response='UPDRS': expected one of 'motor', 'total', or a number from 0 to 1"
     ):
-        plot.experts(*two_responses, response="motor")
+        plot.experts(*two_responses, response="UPDRS")
 
 
 def test_the_second_of_two_classes_is_shown_unless_another_is_chosen(binary):
@@ -169,7 +171,7 @@ def test_the_second_of_two_classes_is_shown_unless_another_is_chosen(binary):
 def test_labels_of_responses_are_the_names_of_columns(regressor, two_responses, binary, lines):
     assert response_label(regressor.model, regressor.y, 0) == "pressure"
     assert response_label(two_responses.model, two_responses.y, 1) == "total"
-    assert response_label(two_responses.model, two_responses.y.to_numpy(), 1) == "y1"
+    assert response_label(two_responses.model, two_responses.y.to_numpy(), 1) == "total"
     assert response_label(lines.model, lines.y, 0) == "y"
     assert response_label(binary.model, binary.y, 1) == "P(y = 1)"
 

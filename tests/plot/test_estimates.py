@@ -99,8 +99,8 @@ def test_long_names_continue_on_a_new_line(regressor):
 
 
 def test_lines_of_several_responses_are_grouped_by_response(two_responses, classifier):
-    assert labels(plot.coefficients(two_responses.model)) == ["y0: x0", "y1: x0"]
-    assert labels(plot.coefficients(two_responses.model, response="y1")) == ["x0"]
+    assert labels(plot.coefficients(two_responses.model)) == ["motor: x0", "total: x0"]
+    assert labels(plot.coefficients(two_responses.model, response="total")) == ["x0"]
     assert labels(plot.coefficients(classifier.model, ["x1"])) == ["mild: x1", "none: x1", "severe: x1"]
 
 
@@ -131,7 +131,7 @@ def test_unknown_arguments_are_errors_that_name_the_known_ones(regressor):
         plot.coefficients(regressor.model, ["sex"])
     with pytest.raises(InvalidInputError, match="part='slope': expected one of 'gate', 'expert', 'log_variance'"):
         plot.coefficients(regressor.model, part="slope")
-    with pytest.raises(InvalidInputError, match="response='z': expected one of 'y'"):
+    with pytest.raises(InvalidInputError, match="response='z': expected one of 'pressure'"):
         plot.coefficients(regressor.model, response="z")
 
 
