@@ -20,6 +20,8 @@ from serving_office import ServingOffice
 pytestmark = pytest.mark.slow
 PLAN = study_with('name = "OneShot", refine = 1')
 FEW = {name: TABLES[name].slice(0, 300) for name in list(TABLES)[:2]}
+ANSWERING, WAITING = FEW
+"""The site that answers with all that is needed, and one that has not: an answer that was made needs no key."""
 WITHOUT = """
 from importlib.machinery import PathFinder
 names, found = set({names!r}), PathFinder.find_spec
@@ -69,9 +71,9 @@ def command(place: Path, without: set[str], *words: object) -> subprocess.Comple
     )
 
 
-def first_line(place: Path, without: set[str]) -> str:
+def first_line(place: Path, without: set[str], name: str) -> str:
     """What the program of a site says first."""
-    serve = ("site", "serve", "ash", "--in", "sites", "--store", "store", "--table", "ash.parquet")
+    serve = ("site", "serve", name, "--in", "sites", "--store", "store", "--table", f"{name}.parquet")
     code = WITHOUT.format(names=sorted(without))
     running = subprocess.Popen([sys.executable, "-c", code, *serve], cwd=place, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
@@ -91,7 +93,8 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> ServingOffice:
     lines = [f'[[sites]]\nname = "{name}"\nkey = "{each.public_key}"' for name, each in found.folders.items()]
     (place / "roster.toml").write_text("\n".join(['format = "consilience-roster"', "version = 1", *lines]) + "\n")
     (place / "study.toml").write_text(PLAN.to_text())
-    pq.write_table(FEW["ash"], place / "ash.parquet")
+    for name, table in FEW.items():
+        pq.write_table(table, place / f"{name}.parquet")
     return found
 
 
@@ -114,7 +117,7 @@ def test_signing_enrolling_carrying_and_answering_need_no_other_package(office: 
     ):
         ended = command(place, without, *words)
         assert ended.returncode == status, ended.stderr
-    assert "state=answered" in first_line(place, without)
+    assert "state=answered" in first_line(place, without, ANSWERING)
 
 
 def test_without_cryptography_each_command_names_the_extra(office: ServingOffice) -> None:
@@ -123,6 +126,6 @@ def test_without_cryptography_each_command_names_the_extra(office: ServingOffice
     ended = command(place, without, "live", "enrol", "box", "--roster", "roster.toml", "--url", "https://localhost:1")
     assert ended.returncode != 0
     assert "consilience[secure]" in ended.stderr, ended.stderr
-    said = first_line(place, without)
+    said = first_line(place, without, WAITING)
     assert "state=fault" in said
     assert "consilience[secure]" in said

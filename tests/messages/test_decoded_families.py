@@ -55,5 +55,5 @@ def test_shapes_that_are_not_positive_are_refused(family: str) -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("family", "poison"), ("gate", "typo"), ("structure", "wide")])
 def test_unknown_names_are_refused_where_a_specification_is_made(field: str, value: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"{value!r}: expected one of"):
+    with pytest.raises(InvalidInputError, match=f"{value!r}: .*[Ee]xpected one of"):
         Specification(K=2, **{field: value})
