@@ -133,3 +133,17 @@ def test_coefficients_that_are_not_identified_are_not_counted() -> None:
 def test_arguments_are_checked(call: object, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call(*table())
+
+
+def test_a_model_with_a_formula_finds_the_response_in_its_table() -> None:
+    X, y = table()
+    data = X.assign(stay=y)
+    fit = MixtureOfRegressions.from_formula("stay ~ age * arm + dose", data, n_components=1)
+    given = likelihood_ratio_test(fit, data, data["stay"], "arm")
+    assert likelihood_ratio_test(fit, data, column="arm") == given
+    assert given.degrees == 4  # two levels, alone and with age
+    assert fit.bic(data) == fit.bic(data, data["stay"])
+    with pytest.raises(InvalidInputError, match="X has no column 'stay', the response of the formula: pass y"):
+        likelihood_ratio_test(fit, X, column="arm")
+    with pytest.raises(InvalidInputError, match="the model has no column ''; it has age"):
+        likelihood_ratio_test(fit, data)

@@ -20,7 +20,7 @@ from consilience.columns.frames import encode_columns, frame_dictionary, is_fram
 from consilience.errors import InvalidInputError
 
 Array = NDArray[np.float64]
-Named = list[tuple[str, Array]]
+NEEDS_FRAME = "the model has a formula, which reads columns by name: pass a data frame"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Derivation:
             Value of each indicator of a level that was not in the fit.
         """
         if not is_frame(X):
-            raise InvalidInputError("the model has a formula, which reads columns by name: pass a data frame")
+            raise InvalidInputError(NEEDS_FRAME)
         frame = nw.from_native(X, eager_only=True)
         if tuple(frame.columns) == self.columns:
             return X
@@ -142,7 +142,12 @@ class Derivation:
 
     def response(self, X: Any) -> Any:
         """Return the column of the response."""
-        return nw.from_native(X, eager_only=True)[self.formula.response].to_native()
+        if not is_frame(X):
+            raise InvalidInputError(NEEDS_FRAME)
+        frame = nw.from_native(X, eager_only=True)
+        if self.formula.response not in frame.columns:
+            raise InvalidInputError(f"X has no column {self.formula.response!r}, the response of the formula: pass y")
+        return frame[self.formula.response].to_native()
 
     def _names_of(self, factor: TermFactor) -> tuple[str, ...]:
         if factor.function == "spline":

@@ -113,7 +113,7 @@ def wald_test(model: MixtureEstimator, column: str, part: Part = "both") -> Cova
 
 
 def likelihood_ratio_test(
-    model: MixtureEstimator, X: Any, y: Any, column: str, part: Part = "both", **fit_params: Any
+    model: MixtureEstimator, X: Any, y: Any = None, column: str = "", part: Part = "both", **fit_params: Any
 ) -> CovariateTest:
     """Test that a covariate has no influence by the ratio of the likelihoods with and without it.
 
@@ -124,7 +124,7 @@ def likelihood_ratio_test(
     ----------
     model : fitted mixture of experts or of regressions
     X, y
-        The data of the fit.
+        The data of the fit; a model with a formula finds ``y`` in ``X``.
     column, part
         As in :func:`wald_test`.
     **fit_params

@@ -94,6 +94,7 @@ def validate_columns(
     ``reset`` reads from X.
     """
     if not reset and estimator.derivation_ is not None:
+        y = estimator.derivation_.response(X) if y is None else y
         X = estimator.derivation_.apply(X, _stand_ins(estimator))
     names, given = frames.frame_names(X), {"dtype": np.float64, "ensure_all_finite": False, **options}
     check_kinds("X", X)
