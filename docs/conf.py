@@ -21,6 +21,7 @@ sys.path += [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])
 extensions = [
     "numpydoc",
     "catalogue",  # ours, in _ext
+    "claims",  # ours, in _ext
     "results",  # ours, in _ext
     "structure",  # ours, in _ext
     "sphinx.ext.autodoc",

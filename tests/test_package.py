@@ -35,6 +35,30 @@ print(",".join(sorted((slow | ours) & set(sys.modules) - before)))
     assert out.stdout.strip() == ""
 
 
+@pytest.mark.slow
+def test_a_fit_opens_no_socket_and_writes_no_file(tmp_path):
+    code = """
+import sys
+import numpy as np
+from consilience import MixtureOfExpertsRegressor
+seen, watched = [], False
+def audit(event, arguments):
+    if watched and (event.startswith("socket.") or event == "open" and not str(arguments[1]).startswith("r")):
+        seen.append(f"{event} {arguments[:2]}")
+sys.addaudithook(audit)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(200, 2))
+watched = True
+model = MixtureOfExpertsRegressor(2, random_state=0, n_init=2).fit(X, np.where(X[:, 0] > 0, 3, -3) * X[:, 1])
+model.predict(X), model.summary()
+fitted = list(seen)
+model.save("asked_for.json")
+print(len(fitted), len(seen) > 0, fitted)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert out.stdout.split()[:2] == ["0", "True"], out.stdout
+
+
 def test_lazy_names_resolve():
     values = {name: getattr(consilience, name) for name in LAZY}
     expected = {name: f"consilience.{name}" if name in consilience._SUBPACKAGES else name for name in LAZY}

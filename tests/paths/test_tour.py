@@ -16,7 +16,7 @@ from consilience.datasets.hospitals import STUDY, hospitals
 from shells import ROOT, needs, shell
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LONGEST = 180.0
+LONGEST = 60.0
 """Seconds that the demonstration may take."""
 pytestmark = pytest.mark.long
 
