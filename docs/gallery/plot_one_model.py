@@ -66,11 +66,11 @@ plt.show()
 # %%
 # Coefficients
 # ------------
-# The numbers are those of `model.to_frame()`. With `X`, each is multiplied by the standard deviation
-# of its covariate, so that terms with different units can be compared. `part="gate"` shows the
+# Each coefficient is per standard deviation of its covariate, so that terms with different units can
+# be compared; `standardised=False` shows the numbers of `model.to_frame()`. `part="gate"` shows the
 # coefficients of the gate.
 
-plot.coefficients(model, X=X)
+plot.coefficients(model)
 plt.show()
 
 # %%

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from consilience import GaussianMixture, MixtureOfRegressions, plot, select_order
+from consilience import GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions, plot, select_order
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError, RankDeficientWarning
 from consilience.federation import FederatedOrders
@@ -22,8 +22,7 @@ def labels(ax):
 
 def drawn(ax, k):
     """Return the estimates of expert k with an interval, and those without."""
-    own = [line for line in ax.lines if line.get_color() == mark(k).colour]
-    filled, open_ = own
+    filled, open_ = [line for line in ax.lines if line.get_color() == mark(k).colour][:2]
     assert open_.get_markerfacecolor() == "white"
     return filled.get_xdata(), open_.get_xdata()
 
@@ -32,7 +31,7 @@ def drawn(ax, k):
 def test_estimates_and_intervals_are_those_of_to_frame(regressor, part):
     table = regressor.model.to_frame(level=0.9)
     table = table[(table["part"] == part) & (table["term"] != "(intercept)")]
-    ax = plot.coefficients(regressor.model, part=part, level=0.9)
+    ax = plot.coefficients(regressor.model, standardised=False, part=part, level=0.9)
     for k in range(3):
         own = table[table["expert"] == k]
         np.testing.assert_allclose(drawn(ax, k)[0], own["estimate"], rtol=0, atol=1e-12)
@@ -44,32 +43,109 @@ def test_estimates_and_intervals_are_those_of_to_frame(regressor, part):
 
 
 def test_names_choose_the_terms_and_their_order(regressor):
-    ax = plot.coefficients(regressor.model, ["dose", "(intercept)"])
+    ax = plot.coefficients(regressor.model, ["dose", "(intercept)"], standardised=False)
     assert labels(ax) == ["dose", "(intercept)"]
     expected = [regressor.model.coef_[1, 1], regressor.model.intercept_[1]]
     np.testing.assert_allclose(drawn(ax, 1)[0], expected, rtol=0, atol=1e-12)
     assert labels(plot.coefficients(regressor.model, "dose")) == ["dose"]
 
 
-def test_with_data_coefficients_are_per_standard_deviation(regressor):
+@pytest.mark.parametrize("part", ["expert", "gate"])
+def test_coefficients_are_per_standard_deviation(regressor, part):
     model, X, _ = regressor
-    ax = plot.coefficients(model, X=X)
+    ax = plot.coefficients(model, part=part)
+    table = model.to_frame()
+    table = table[(table["part"] == part) & (table["term"] != "(intercept)")]
     for k in range(3):
-        np.testing.assert_allclose(drawn(ax, k)[0], model.coef_[k] * X.std(ddof=0), rtol=1e-12)
-    assert ax.get_xlabel().startswith("coefficient per standard deviation of its covariate, ")
+        own, deviations = table[table["expert"] == k], X.std(ddof=0).to_numpy()
+        np.testing.assert_allclose(drawn(ax, k)[0], own["estimate"] * deviations, rtol=1e-9)
+        bars = np.array([segment[:, 0] for segment in ax.collections[k].get_segments()])
+        np.testing.assert_allclose(bars, own[["lower", "upper"]].to_numpy() * deviations[:, None], rtol=1e-9)
+    assert " per standard deviation, 95 % interval" in ax.get_xlabel()
+
+
+def test_a_unit_of_a_covariate_does_not_change_the_picture(lines):
+    finer = MixtureOfRegressions(2, random_state=0).fit(1000 * lines.X, lines.y)
+    for k in range(2):
+        one, other = drawn(plot.coefficients(lines.model), k)[0], drawn(plot.coefficients(finer), k)[0]
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_coefficient_of_a_category_compares_it_with_its_reference(cars):
+    model, X, _ = cars
+    ax = plot.coefficients(model)
+    np.testing.assert_allclose(drawn(ax, 0)[0], model.coef_[0, :2] * [X["age"].std(ddof=0), 1.0], rtol=1e-9)
+    assert ax.get_xlabel() == (
+        "coefficient per standard deviation\n(of a category: against its reference), 95 % interval"
+    )
+    assert plot.coefficients(model, ["fuel[gas]"]).get_xlabel() == "coefficient, 95 % interval"
+
+
+@pytest.fixture(scope="module")
+def outlier():
+    """Return a model of which one of eight coefficients is a hundred times the others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 8))
+    y = X @ [1.0, -1.0, 0.5, 100.0, 1.0, -0.5, 0.8, 1.2] + rng.normal(size=400)
+    return MixtureOfExpertsRegressor(1, random_state=0).fit(X, y)
+
+
+def test_the_axis_is_cut_before_an_outlier_whose_number_stands_at_an_arrow(outlier):
+    ax = plot.coefficients(outlier)
+    low, high = ax.get_xlim()
+    inside = np.delete(drawn(ax, 0)[0], 3)
+    assert np.all((low < inside) & (inside < high))
+    assert high < 5
+    (arrow,) = [line for line in ax.lines if line.get_marker() == ">"]
+    np.testing.assert_allclose(arrow.get_data(), [[high], [3.0]])
+    (number,) = ax.texts
+    table = outlier.to_frame()
+    own = table[(table["part"] == "expert") & (table["term"] == "x3")].iloc[0]
+    shown = own[["estimate", "lower", "upper"]] * outlier.coordinates_[0].scale[3]
+    assert number.get_text() == "{:.4g} [{:.4g}, {:.4g}]".format(*shown)
+    assert number.xy == (high, 3.0)
+    assert ax.get_xlabel().endswith("\n(arrow: beyond the axis)")
+
+
+def test_the_axis_is_not_cut_without_an_outlier(outlier, regressor):
+    for ax in (plot.coefficients(outlier, ["x0", "x1", "x2"]), plot.coefficients(regressor.model)):
+        assert not ax.texts
+        assert not [line for line in ax.lines if line.get_marker() in "<>"]
+        assert "arrow" not in ax.get_xlabel()
+
+
+def test_an_interval_that_is_cut_ends_in_an_arrow_without_a_number(outlier):
+    model = copy.copy(outlier)
+    model.inference_ = copy.copy(outlier.inference_)
+    covariance = outlier.inference_.covariance.copy()
+    first = outlier.inference_.estimates.gate.size
+    covariance[first + 1, first + 1] *= 1e6  # of x0, after the intercept
+    object.__setattr__(model.inference_, "covariance", covariance)
+    ax = plot.coefficients(model, ["x0", "x1", "x2", "x4", "x5", "x6", "x7"])
+    assert not ax.texts
+    assert {line.get_marker() for line in ax.lines} & {"<", ">"} == {"<", ">"}
 
 
 def test_a_withheld_interval_is_an_open_marker_without_a_bar_and_is_named(regressor):
     model = copy.copy(regressor.model)
     model.inference_ = copy.copy(model.inference_)
     object.__setattr__(model.inference_, "withheld", {"experts": "the likelihood is flat"})
-    ax = plot.coefficients(model)
+    ax = plot.coefficients(model, standardised=False)
     for k in range(3):
         np.testing.assert_allclose(drawn(ax, k)[1], model.coef_[k], rtol=0, atol=1e-12)
         assert len(drawn(ax, k)[0]) == len(ax.collections[k].get_segments()) == 0
     assert ax.get_xlabel() == "coefficient, 95 % interval\nIntervals withheld: the likelihood is flat."
     assert "withheld" not in plot.coefficients(model, part="gate").get_xlabel()
     assert len(ax.get_legend().get_texts()) == 3
+
+
+def test_an_expert_whose_intervals_are_withheld_leaves_the_others_theirs(regressor):
+    model = copy.copy(regressor.model)
+    model.inference_ = copy.copy(model.inference_)
+    object.__setattr__(model.inference_, "withheld", {"expert 1": "it has few rows"})
+    ax = plot.coefficients(model)
+    assert [len(drawn(ax, k)[1]) for k in range(3)] == [0, 3, 0]
+    assert ax.get_xlabel().endswith("interval\nIntervals of expert 2 withheld: it has few rows.")
 
 
 def test_a_coefficient_that_is_not_identified_is_an_open_marker_and_is_named(lines):
@@ -84,12 +160,9 @@ def test_a_coefficient_that_is_not_identified_is_an_open_marker_and_is_named(lin
 
 
 def test_gate_and_experts_show_the_terms_that_they_read(cars):
-    model, X, _ = cars
+    model = cars.model
     assert labels(plot.coefficients(model)) == ["age", "fuel[gas]"]
     assert labels(plot.coefficients(model, part="gate")) == ["city[True]"]
-    np.testing.assert_allclose(
-        drawn(plot.coefficients(model, ["age"], X=X), 0)[0], model.coef_[0, 0] * X["age"].std(ddof=0)
-    )
 
 
 def test_long_names_continue_on_a_new_line(regressor):
@@ -190,6 +263,16 @@ def test_doubtful_fits_are_open_markers_and_are_explained(X):
     open_ = [line.get_xdata() for line in ax.lines if line.get_markerfacecolor() == "white"]
     expected = [K for K, model in zip((1, 4), doubtful.estimators, strict=True) if not model.converged_]
     np.testing.assert_array_equal(open_[0], expected)
+
+
+def test_an_open_marker_is_drawn_above_the_curve_with_its_filled_marker(X):
+    with warnings.catch_warnings(action="ignore"):  # one iteration is not enough
+        doubtful = select_order(GaussianMixture(random_state=0, max_iter=1, n_init=1, tol=0), X, orders=[1, 4])
+    ax = plot.orders(doubtful)
+    covered = max(part.get_zorder() for container in ax.containers for part in container.get_children())
+    open_ = [line for line in ax.lines if line.get_markerfacecolor() == "white"]
+    assert len(open_) == 3
+    assert min(line.get_zorder() for line in open_) > covered
 
 
 @pytest.mark.slow

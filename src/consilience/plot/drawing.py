@@ -237,6 +237,14 @@ def response_label(estimator: FittedMixture, y: Any, at: int) -> str:
 
 
 def withheld_note(estimator: FittedMixture, *parts: str) -> str:
-    """Return why the intervals of these parts are withheld, for a second line of an axis label; else empty."""
-    reasons = [estimator.inference_.withheld[part] for part in parts if part in estimator.inference_.withheld]
-    return "" if not reasons else "\n" + fill(f"Intervals withheld: {reasons[0]}.", 64)
+    """Return why intervals of these parts are withheld, for further lines of an axis label; else empty.
+
+    The part ``"experts"`` includes those of single experts.
+    """
+    withheld = estimator.inference_.withheld
+    notes = [f"Intervals withheld: {withheld[part]}." for part in parts if part in withheld][:1]
+    if "experts" in parts and not notes:
+        silent = [k for k in range(estimator.mixture_.K) if not estimator.inference_.shows_expert(k)]
+        notes = [f"Intervals of {protocols.expert_label(estimator, k)} withheld: {estimator.inference_.reason(k)}."
+                 for k in silent]  # fmt: skip
+    return "".join("\n" + fill(note, 64) for note in notes)

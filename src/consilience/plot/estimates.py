@@ -11,6 +11,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
+from consilience.fitted.effects import Step, covariate_steps, is_of_points, is_standardised
 from consilience.fitted.protocols import (
     FederatedComparison,
     FederatedResult,
@@ -27,17 +28,21 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
+BOUNDS = ("estimate", "lower", "upper")
+
 LEAST_HEIGHT, PER_MARK, PER_TERM = 2.2, 0.13, 0.12
 """Height in inches of a new figure, and what each mark and each term adds."""
 WRAP = 28
 """Number of characters of a label after which it continues on a new line."""
+FAR = 6.0
+"""Multiple of the upper quartile of all coefficients beyond which one of them is an outlier."""
 
 
 def coefficients(
     model: FittedMixture | FederatedResult,
     names: Sequence[str] | None = None,
     *,
-    X: Any = None,
+    standardised: bool = True,
     part: str = "expert",
     response: str | int | None = None,
     level: float = 0.95,
@@ -45,17 +50,21 @@ def coefficients(
 ) -> Axes:
     """Draw the coefficients of each expert with confidence intervals, as a forest plot.
 
-    The numbers are those of ``to_frame``. A coefficient whose interval is withheld, or which is not identified, is an
-    open marker without a bar, and the label of the axis gives the reason.
+    Coefficients of experts and gate are those of ``to_frame`` per standard deviation of the covariate in the fit, so
+    that they can be compared; those of categories and of columns of 0 and 1 compare a level with its reference. A
+    coefficient whose interval is withheld, or which is not identified, is an open marker without a bar, and the label
+    of the axis gives the reason.
+
+    A coefficient far beyond all others would leave no room for them: the axis is cut before it, and an arrow at the
+    edge has its number and interval. An arrow without a number is at the end of an interval that is cut.
 
     Parameters
     ----------
     model : fitted estimator, or FederatedFit
     names : sequence of str, optional
         Terms to show, in this order; by default all but the intercept, whose unit is another.
-    X : (n, d) array or frame, optional
-        Data: each coefficient is then multiplied by the standard deviation of its covariate in ``X``, so that terms
-        with different units can be compared.
+    standardised : bool
+        False draws the numbers of ``to_frame`` unchanged, each in the units of its covariate.
     part : str
         Part of the model: ``"expert"`` (the default), ``"gate"``, or another entry of the column ``part`` of
         ``to_frame``, such as ``"weight"`` or ``"log_variance"``.
@@ -82,9 +91,8 @@ def coefficients(
     estimator = drawing.estimator_of(model)
     protocols.check_level(level)
     entries = _entries(estimator, part, response, level)
-    if X is not None:
-        deviations = estimator.covariates(X).std(axis=0)
-        _standardise(entries, dict(zip(drawing.feature_names(estimator), deviations, strict=True)))
+    steps = _steps(estimator, part) if standardised else {}
+    _scale_entries(entries, steps)
     groups = _group_entries(estimator, entries, names)
     K, count = estimator.mixture_.K, len(groups)
     ax = drawing.prepare_axes(ax, max(LEAST_HEIGHT, 1.0 + count * (K * PER_MARK + PER_TERM)))
@@ -99,7 +107,8 @@ def coefficients(
     ax.set_ylim(count - 0.5, -0.5)
     withheld = drawing.withheld_note(estimator, *_WITHHELD.get(part, _SHAPES))
     note = withheld or _unidentified_note(estimator, groups.values())
-    ax.set_xlabel(_label(part, level, standardised=X is not None) + note)
+    cut = _cut_outliers(ax, groups.values(), K)
+    ax.set_xlabel(_label(part, level, [steps[term] for term in _terms(groups) if term in steps]) + cut + note)
     drawing.add_legend(ax)
     return ax
 
@@ -110,9 +119,10 @@ _SHAPES = ("experts", "shapes")
 """Parts of ``Inference.withheld`` that concern a part of the table; other parts are shapes."""
 
 
-def _label(part: str, level: float, *, standardised: bool) -> str:
-    """Return the label of the axis."""
-    unit = " per standard deviation of its covariate" if standardised else ""
+def _label(part: str, level: float, steps: Sequence[Step]) -> str:
+    """Return the label of the axis, for terms with these steps."""
+    unit = " per standard deviation" if any(step.standardised for step in steps) else ""
+    unit += "\n(of a category: against its reference)" if unit and not all(step.standardised for step in steps) else ""
     return f"{_LABELS.get(part, part.replace('_', ' '))}{unit}, {level:.0%} interval".replace("%", " %")
 
 
@@ -136,11 +146,20 @@ def _entries(estimator: FittedMixture, part: str, response: str | int | None, le
     return [e for e in entries if e["part"] == part and (wanted is None or e["response"] in ("", wanted))]
 
 
-def _standardise(entries: list[Entry], deviations: Mapping[str, float]) -> None:
-    """Multiply the entries of each covariate by its standard deviation."""
+def _steps(estimator: FittedMixture, part: str) -> dict[str, Step]:
+    """Return the step of each term, of which a coefficient of a part is the effect; empty if it has none."""
+    if part not in ("expert", "gate") or is_of_points(estimator) or not is_standardised(estimator):
+        return {}
+    design = estimator.coordinates_[part == "gate"]
+    return {step.name: step for step in covariate_steps(estimator, design)}
+
+
+def _scale_entries(entries: list[Entry], steps: Mapping[str, Step]) -> None:
+    """Multiply the entries of each term by the size of its step."""
     for entry in entries:
-        for name in ("estimate", "lower", "upper"):
-            entry[name] *= deviations.get(entry["term"], 1.0)
+        size = steps[entry["term"]].size if entry["term"] in steps else 1.0
+        for name in BOUNDS:
+            entry[name] *= size
 
 
 def _group_entries(
@@ -162,16 +181,62 @@ def _group_entries(
     return found
 
 
+def _terms(groups: Mapping[str, list[Entry]]) -> list[str]:
+    """Return the terms that are shown."""
+    return list(dict.fromkeys(entry["term"] for group in groups.values() for entry in group))
+
+
 def _draw_estimates(ax: Axes, own: list[tuple[int, Entry]], k: int, K: int, label: str) -> None:
     """Draw the estimates of one expert: filled with a bar, or open without one."""
     colour, marker, _ = drawing.mark(k)
-    y = np.array([g for g, _ in own]) + 0.72 * ((k + 0.5) / K - 0.5)
-    x, lower, upper = (np.array([entry[name] for _, entry in own]) for name in ("estimate", "lower", "upper"))
+    y = _heights(np.array([g for g, _ in own]), k, K)
+    x, lower, upper = (np.array([entry[name] for _, entry in own]) for name in BOUNDS)
     known = np.isfinite(lower) & np.isfinite(upper)
     ax.hlines(y[known], lower[known], upper[known], color=colour, lw=1.3)
     ax.plot(x[known], y[known], marker, color=colour, ms=5, label=label if known.any() else None)
     ax.plot(x[~known], y[~known], marker, color=colour, ms=5, mfc="white",
             label=None if known.any() else label)  # fmt: skip
+
+
+def _heights(lines: Array, k: int, K: int) -> Array:
+    """Return the height at which expert ``k`` is drawn on each line."""
+    return np.asarray(lines + 0.72 * ((k + 0.5) / K - 0.5))
+
+
+# ---------------------------------------------------------------------- outliers
+
+
+def _cut_outliers(ax: Axes, groups: Iterable[list[Entry]], K: int) -> str:
+    """Cut the axis before coefficients that are far beyond the others, mark these, and return a note; else empty."""
+    shown = [(g, entry) for g, group in enumerate(groups) for entry in group]
+    values = np.array([[entry[name] for name in BOUNDS] for _, entry in shown])
+    values = np.where(np.isfinite(values), values, values[:, :1])  # without an interval
+    reach = np.abs(values).max(axis=1)
+    inside = reach <= FAR * np.quantile(reach, 0.75)
+    if inside.all() or not values[inside].any():
+        return ""
+    low, high = min(values[inside].min(), 0.0), max(values[inside].max(), 0.0)
+    room = 0.06 * (high - low)
+    edges = low - room, high + room
+    ax.set_xlim(*edges)
+    for (g, entry), (estimate, lower, upper) in zip(shown, values, strict=True):
+        height = float(_heights(np.array(g), entry["expert"], K))
+        for side, bound in ((0, lower), (1, upper)):
+            if (bound - edges[side]) * (2 * side - 1) > 0:
+                _arrow(ax, entry, edges[side], height, side, numbered=not edges[0] <= estimate <= edges[1])
+    return "\n(arrow: beyond the axis)"
+
+
+def _arrow(ax: Axes, entry: Entry, edge: float, height: float, side: int, *, numbered: bool) -> None:
+    """Draw an arrow at the left (0) or right (1) edge, with the number of an estimate that is beyond the axis."""
+    colour = drawing.mark(entry["expert"]).colour
+    ax.plot([edge], [height], "<>"[side], color=colour, ms=5, clip_on=False)
+    if numbered and (entry["estimate"] > edge) == bool(side):
+        known = np.isfinite(entry["lower"]) and np.isfinite(entry["upper"])
+        interval = f" [{entry['lower']:.4g}, {entry['upper']:.4g}]" if known else ""
+        ax.annotate(f"{entry['estimate']:.4g}{interval}", (edge, height), (6 - 12 * side, 0), color=colour,
+                    textcoords="offset points", ha="left" if side == 0 else "right", va="center", fontsize=7,
+                    path_effects=drawing.halo())  # fmt: skip
 
 
 # ---------------------------------------------------------------------- number of experts
@@ -228,7 +293,8 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
         by = np.argsort(orders_)
         ax.errorbar(orders_[by], values[by], yerr=None if error is None else error[by], color=colour, linestyle=line,
                     lw=1.4, marker=marker, ms=5, capsize=2.5, label=label)  # fmt: skip
-        ax.plot(orders_[doubtful], values[doubtful], linestyle="", color=colour, marker=marker, ms=5, mfc="white")
+        ax.plot(orders_[doubtful], values[doubtful], linestyle="", color=colour, marker=marker, ms=5, mfc="white",
+                zorder=3)  # fmt: skip
         ax.plot(preferred, values[list(orders_).index(preferred)], "o", color="black", ms=12, mfc="none", mew=1.1)
     ax.set_xticks(sorted(selection.orders))
     open_ = "\nopen marker: not converged, or the starts do not agree" if doubtful.any() else ""
