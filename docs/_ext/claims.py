@@ -69,7 +69,8 @@ def prose(text: str) -> Iterator[str]:
         if SKIPPED.match(bare):
             skipped = indent
         elif bare and not re.match(r"\.\. |:[\w-]+:(?: |$)", bare):
-            block.append(ITEM.sub("", bare, count=1))
+            item = ITEM.match(bare)
+            block.append(bare[item.end() :] if item else bare)
             if bare.endswith("::"):
                 skipped = indent
     yield " ".join(block)
@@ -89,7 +90,7 @@ def sentences(path: str, text: str) -> Iterator[str]:
     else:
         blocks = markdown(text) if path.endswith(".md") else prose(text)
     for block in blocks:
-        plain = re.sub(r":result:`[^`]*`", "#", block)
+        plain = re.sub(r":result:`[^`]+`", "#", block)
         plain = re.sub(r":[a-z:]+:`~?([^`<]*?)(?: ?<[^`>]*>)?`|\*\*|`", r"\1", plain)
         yield from (" ".join(one.split()) for one in re.split(r"(?<=[.!?:])\s+(?=[A-Z*\"(])", plain) if one.strip())
 
@@ -131,7 +132,7 @@ def counts() -> dict[str, int]:
         "held by a test": sum("::" in each[0] for each in held),
         "compared with a stored result": sum(each[0].startswith("result: ") for each in held),
         "that are no claims": sum(each[0] in KINDS for each in held),
-        "figures that the role shows": sum(len(re.findall(r":result:`", page)) for page in pages),
+        "figures that the role shows": sum(len(re.findall(r":result:`[^`]", page)) for page in pages),
     }
 
 

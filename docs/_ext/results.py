@@ -1,10 +1,10 @@
 """Stored results on pages: the directive ``.. results:: NAME`` and the role ``:result:`` for one figure.
 
 The directive shows the tables of ``benchmarks/results/NAME.json`` and how they were made. The role shows what an
-expression finds there: ``NAME | table | column is value | column | step | :format``. Tables count from 0. Conditions
-(``is``, ``>``, ``<``) choose rows; steps are ``sum``, ``min``, ``max``, ``median``, ``count``, ``percent`` and
-``#2``, the second number in a text. ``A minus B`` and ``A over B`` join two expressions; a format stands at the end,
-once.
+expression finds there: ``NAME | table | column is value | column | step | :format``. Tables count from 0; ``records``
+in place of a number reads the replications. Conditions (``is``, ``>``, ``<``) choose rows; steps are ``sum``,
+``min``, ``max``, ``median``, ``count``, ``percent`` and ``#2``, the second number in a text. ``A minus B`` and ``A
+over B`` join two expressions; a format stands at the end, once.
 """
 
 import json
@@ -96,11 +96,11 @@ def shown(expression: str) -> str:
 
 def found_in(expression: str) -> Any:
     for word, join in JOINED.items():
-        left, found, right = expression.partition(word)
-        if found:
+        left, _, right = expression.partition(word)
+        if right.count(" | ") > 1:  # names of columns may have the word
             return join(found_in(left), found_in(right))
     name, table, *rest = [part.strip() for part in expression.split(" | ")]
-    rows = stored(name)["tables"][int(table)]["rows"]
+    rows = replications(name) if table == "records" else stored(name)["tables"][int(table)]["rows"]
     while word := next((word for word in CONDITIONS if word in rest[0]), ""):
         column, _, value = rest.pop(0).partition(word)
         rows = [row for row in rows if CONDITIONS[word](row[column], value)]
@@ -127,6 +127,12 @@ def only(cells: list[Any]) -> Any:
 def stored(name: str) -> dict[str, Any]:
     result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return result
+
+
+@cache
+def replications(name: str) -> list[dict[str, Any]]:
+    lines = (RESULTS.parent / "records" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return list(map(json.loads, lines))
 
 
 def result_role(_name: str, _raw: str, text: str, lineno: int, inliner: Any, *_: Any) -> tuple[list[Any], list[Any]]:
