@@ -92,6 +92,10 @@ bench *args:
 study name *args:
     python -m "$(ls benchmarks/*/{{ name }}.py | grep -v ^benchmarks/lib/ | sed 's/\.py$//' | tr / .)" {{ args }}
 
+# add to stored results what the history of their files tells of commit, date and draws
+provenance:
+    python -m benchmarks.lib.provenance
+
 # mutate a million messages, answers, questions, journals and files
 fuzz number="1000000" seed="0":
     cd tests && python fuzzing.py {{ number }} {{ seed }}

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.lib.provenance import ENTRIES, SEEN, UNKNOWN, completed, draws, provenance
+
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "benchmarks").glob("*/[a-z]*.py")
@@ -54,6 +56,25 @@ def names_its_study(path: Path) -> bool:
 
 def test_results_name_the_study_that_made_them() -> None:
     assert [path.name for path in RESULTS if not names_its_study(path)] == []
+
+
+def test_results_name_commit_date_machine_and_draws() -> None:
+    for path in RESULTS:
+        made = completed(path, json.loads(path.read_text(encoding="utf-8")))
+        assert all(made[entry] for entry in ENTRIES), path.name
+        assert made["seen"] in SEEN, f"{path.name}: add it to benchmarks/draws.toml"
+        assert (made["seeds"], made["seen"]) == tuple(draws()[path.stem]), path.name
+
+
+def test_a_hold_out_was_not_seen_and_a_result_without_a_note_is_completed(tmp_path: Path) -> None:
+    kept_apart = {name for name, (_, seen) in draws().items() if name.endswith("_hold-out") and seen == "no"}
+    assert "wrong_sites_hold-out" in kept_apart
+    assert "wrong_sites" not in kept_apart
+    old = {"command": "python -m benchmarks.em.starts", "seconds": 1, "versions": {}, "tables": [{"rows": [{"a": 1}]}]}
+    made = completed(tmp_path / "starts.json", old)
+    assert {name: made[name] for name in old} == old
+    assert (made["machine"], made["commit"]) == (UNKNOWN, UNKNOWN)
+    assert provenance("starts")["machine"] != UNKNOWN
 
 
 @pytest.mark.slow

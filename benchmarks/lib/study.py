@@ -26,6 +26,7 @@ import scipy.linalg  # loads scipy's own BLAS, so that it is limited too
 from threadpoolctl import threadpool_limits
 
 import consilience
+from benchmarks.lib.provenance import provenance
 
 HERE = Path(__file__).parents[1]
 PROTOCOL = HERE / "sites" / "protocol.toml"
@@ -106,6 +107,7 @@ class Study:
         command = " ".join([f"python -m benchmarks.{self.subject}.{self.name}", *(f"--{name}" for name in flags)])
         result = {
             "command": command,
+            **provenance(self.label.removesuffix("-quick")),
             "seconds": round(self.earlier + time.perf_counter() - self.started),
             "versions": versions(),
             "tables": tables,

@@ -57,7 +57,15 @@ def rendered(result: dict[str, Any]) -> str:
     """The text of a result: its tables, and below them how they were made."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     source = f"Made by ``{result['command']}`` in {duration(result['seconds'])}; {versions}."
-    return "\n\n".join([*map(table, result["tables"]), source])
+    return "\n\n".join([*map(table, result["tables"]), f"{source} {origin(result)}"])
+
+
+def origin(result: dict[str, Any]) -> str:
+    """The sentence on commit, date, machine and draws; results that lack them are stamped by ``just provenance``."""
+    if "seen" not in result:
+        return ""
+    made = f"Commit {result['commit']}, {result['date']}; machine: {escaped(result['machine'])}."
+    return f"{made} Seeds: {escaped(result['seeds'])}. Draws seen while rules were tuned: {result['seen']}."
 
 
 def table(shown: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.study import RESULTS, Record, table, versions
 from paths.consortium.trial import (
     COORDINATOR,
@@ -35,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         tables = measure(Trial(Path(root), Path(sys.executable).parent))
     result = {"command": "just consortium", "seconds": round(time.perf_counter() - began), "versions": versions()}
-    text = json.dumps({**result, "tables": tables}, indent=1, ensure_ascii=False)
+    text = json.dumps({**result, **provenance("consortium"), "tables": tables}, indent=1, ensure_ascii=False)
     (RESULTS / "consortium.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.study import RESULTS, Record, table, versions
 from consilience.datasets.hospitals import STUDY, hospitals
 from paths.consortium.trial import Act, seconds_of_children
@@ -269,6 +270,7 @@ def main() -> None:
         tables = [table("From nothing to a live run of two sites", figures(trial.acts))]
     result = {
         "command": "just live_pages",
+        **provenance("live_pages"),
         "seconds": round(time.perf_counter() - began),
         "versions": versions(),
         "tables": tables,
