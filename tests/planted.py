@@ -1111,6 +1111,21 @@ DEFECTS = (
         "return bundle",
         "report/test_notebook.py",
     ),
+    # ------------------------------------------------------------------ formulas in studies
+    Defect(
+        "products of a formula without the rules of their columns",
+        "columns/derived.py",
+        "return read(factor, self._column(factor.label))",
+        "return read(factor, Column(factor.label, self._column(factor.label).levels))",
+        "kit/test_study_formula.py",
+    ),
+    Defect(
+        "a precision rounded with columns that experts do not read",
+        "kit/policy/rounding.py",
+        "read = np.diagonal(known) > 0",
+        "read = np.diagonal(known) >= 0",
+        "kit/test_study_formula.py",
+    ),
 )
 
 

@@ -261,5 +261,5 @@ def test_a_mistake_with_a_formula_is_answered_with_a_sentence(mistake: str) -> N
 def test_files_of_a_federation_have_columns_as_they_are(tmp_path: Path) -> None:
     DATA.to_parquet(tmp_path / "a.parquet")
     files = Federation.from_parquet(str(tmp_path / "a.parquet"), target="los", features=["age", "crp"])
-    with pytest.raises(ConsilienceError, match="formula: files have columns as they are"):
+    with pytest.raises(ConsilienceError, match="formula: files do not say its levels and knots; state them in a study"):
         files.fit(MixtureOfRegressions(1, formula="los ~ age * crp"))

@@ -31,6 +31,7 @@ from consilience.kit.release import last_fit
 from consilience.kit.spending import budget_document, budget_text, spent_in
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of, task_of
+from consilience.kit.study_terms import say_formula
 from consilience.kit.study_words import governance_of
 from consilience.methods.task import QuestionKind
 from consilience.numerics.budget import epsilon_of, rho_of
@@ -202,6 +203,7 @@ def _columns(study: Study) -> Iterator[Block]:
     if study.persons is not None:
         rows.append((study.persons.column, "tells persons apart; its values do not leave", "", ""))
     yield Table("Columns that the site reads.", ("column", "use", "values", "meaning"), tuple(rows))
+    yield from say_formula(study)
 
 
 def _cohort(study: Study) -> Iterator[Block]:

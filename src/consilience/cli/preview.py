@@ -19,6 +19,7 @@ from consilience.kit.mail_run import Draft
 from consilience.kit.policy.rules import Check
 from consilience.kit.release import FitReport
 from consilience.kit.study import Study, Trust
+from consilience.kit.study_terms import say_formula
 from consilience.messages import Failure, decode
 from consilience.model.contributions import COUNTED
 
@@ -337,6 +338,7 @@ def answer_text(draft: Draft, study: Study, *, numbers: bool = False) -> str:
         f"Study {study.name} ({study.identity[:15]}...), round {letter.number} of run {letter.run[:15]}...",
         f"Asked: {letter.disclosed}.",
         WAYS[draft.way],
+        *say_formula(study),
         *draft.said,
     ]
     if not draft.is_new:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import product
+from math import prod
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -20,6 +21,8 @@ from consilience.columns.frames import encode_columns, frame_dictionary, is_fram
 from consilience.errors import InvalidInputError
 
 Array = NDArray[np.float64]
+MOST_COLUMNS = 10_000
+"""Maximum number of columns that a formula derives."""
 NEEDS_FRAME = "the model has a formula, which reads columns by name: pass a data frame"
 
 
@@ -33,16 +36,16 @@ class Derivation:
         The formula.
     names : tuple of str
         Columns of the data of the fit.
-    categories : tuple of Column
-        Categories that are a factor of a product, by their label, with their levels.
+    factors : tuple of Column
+        Columns of the data that have levels, or a rule, and are a factor of a term, by their label.
     knots : mapping of str to tuple of float
         Knots of each spline, by its label.
     """
 
     text: str
     names: tuple[str, ...]
-    categories: tuple[Column, ...]
-    knots: Mapping[str, tuple[float, ...]]
+    factors: tuple[Column, ...]
+    knots: Mapping[str, tuple[float, ...]] = field(hash=False)
 
     @classmethod
     def learn(cls, text: str, parts: Sequence[Any], references: Mapping[str, Any] | None = None) -> Derivation:
@@ -68,7 +71,7 @@ class Derivation:
         texts = [factor for factor in multiplied if _is_text(factor, parts)]
         categories = tuple(_category(factor, parts, references or {}) for factor in texts)
         for side in (formula.experts, formula.gate or ()):
-            _check_main_effects(side, {factor.label for factor in texts})
+            check_main_effects(side, {factor.label for factor in texts})
         return cls(text, names, categories, knots)
 
     @cached_property
@@ -88,8 +91,20 @@ class Derivation:
         return self
 
     @cached_property
+    def width(self) -> int:
+        """Number of the derived columns."""
+        factors = {factor: len(self._names_of(factor)) for term in self.formula.terms for factor in term}
+        whole = (len(term) == 1 and term[0].function != "spline" for term in self.formula.terms)
+        return sum(
+            1 if single else prod(factors[factor] for factor in term)
+            for term, single in zip(self.formula.terms, whole, strict=True)
+        )
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Names of the derived columns, in order."""
+        if self.width > MOST_COLUMNS:
+            raise InvalidInputError(f"formula: more than {MOST_COLUMNS:,} columns: leave out products of categories")
         return tuple(name for term in self.formula.terms for name in self.columns_of(term))
 
     @cached_property
@@ -132,13 +147,37 @@ class Derivation:
             if name not in frame.columns:
                 raise InvalidInputError(f"X has no column {name!r}, which the formula of the model names")
         check_kinds("X", frame.select(*self.sources).to_native())
+
+        def read(factor: TermFactor, column: Column) -> Array:
+            stand_in = None if unknown is None else np.array([unknown.get(name, 0.0) for name in column.terms])
+            return encode_columns(_factor_frame(frame, factor), Dictionary((column,)), stand_in)
+
+        texts = [(factor.label, texts_of(frame[factor.name].to_list())) for factor in self.categories]
         namespace = nw.get_native_namespace(frame)
-        computed = [
-            nw.new_series(name, values, native_namespace=namespace)
-            for term in self.formula.terms
-            for name, values in self._computed(term, frame, unknown)
-        ]
-        return frame.with_columns(*computed).select(*self.columns).to_native()
+        found = [nw.new_series(*each, native_namespace=namespace) for each in (*texts, *self.computed(read))]
+        return frame.with_columns(*found).select(*self.columns).to_native()
+
+    @property
+    def categories(self) -> list[TermFactor]:
+        """Terms that are a column of numbers, read as a category."""
+        single = (term[0] for term in self.formula.terms if len(term) == 1)
+        return [factor for factor in single if factor.function == "category"]
+
+    def computed(self, read: Callable[[TermFactor, Column], Array]) -> list[tuple[str, Array]]:
+        """Return names and values ``(n,)`` of the columns that are neither a column of the data nor a category.
+
+        Parameters
+        ----------
+        read : function
+            Returns the covariates ``(n, terms)`` of a factor, whose column it is given with its levels or rule.
+        """
+        found: list[tuple[str, Array]] = []
+        for term in self.formula.terms:
+            if len(term) > 1 or term[0].function not in ("", "category"):
+                values = [self._values(factor, read) for factor in term]  # (n, terms of the factor) each
+                columns = [reduce(np.multiply, each) for each in product(*(part.T for part in values))]
+                found += zip(self.columns_of(term), columns, strict=True)
+        return found
 
     def response(self, X: Any) -> Any:
         """Return the column of the response."""
@@ -152,30 +191,22 @@ class Derivation:
     def _names_of(self, factor: TermFactor) -> tuple[str, ...]:
         if factor.function == "spline":
             return tuple(f"{factor.label}[{i + 1}]" for i in range(factor.df))
-        own = next((column.terms for column in self.categories if column.name == factor.label), None)
-        return (factor.label,) if own is None else own
+        return self._column(factor.label).terms
 
-    def _computed(self, term: Term, frame: nw.DataFrame[Any], unknown: Mapping[str, float] | None) -> list[Any]:
-        """Return names and values of the columns of a term that are not those of the table."""
-        if len(term) == 1 and not term[0].function:
-            return []
-        if len(term) == 1 and term[0].function == "category":
-            return [(term[0].label, _as_text(frame, term[0].name))]
-        values = [self._values(factor, frame, unknown) for factor in term]  # (n, terms of the factor) each
-        columns = [reduce(np.multiply, each) for each in product(*(part.T for part in values))]
-        return list(zip(self.columns_of(term), columns, strict=True))
+    def _column(self, label: str) -> Column:
+        """Return the column of a factor; plain numbers unless more is known."""
+        return next((column for column in self.factors if column.name == label), Column(label))
 
-    def _values(self, factor: TermFactor, frame: nw.DataFrame[Any], unknown: Mapping[str, float] | None) -> Array:
-        """Return the numbers of a factor: a column, those of the indicators of a category, or those of a spline."""
-        own = next((column for column in self.categories if column.name == factor.label), None)
-        if own is not None:
-            stand_in = None if unknown is None else np.array([unknown.get(name, 0.0) for name in own.terms])
-            return encode_columns(_factor_frame(frame, factor), Dictionary((own,)), stand_in)
-        values = encode_columns(frame.select(factor.name).to_native(), Dictionary.of_numbers([factor.name]))
+    def _values(self, factor: TermFactor, read: Callable[[TermFactor, Column], Array]) -> Array:
+        """Return the numbers of a factor: of a column, of the indicators of a category, or of a function."""
+        if factor.function in ("", "category"):
+            return read(factor, self._column(factor.label))
+        own = self._column(factor.name)
+        values = read(factor, Column(factor.name) if own.is_category else own)
         if factor.function == "spline":
             return spline_terms(values[:, 0], np.array(self.knots[factor.label]))
         with np.errstate(all="ignore"):  # of a logarithm of 0, the row is named later
-            return np.asarray(TRANSFORMS[factor.function or "none"](values))
+            return np.asarray(TRANSFORMS[factor.function](values))
 
 
 def spline_terms(x: Array, knots: Array) -> Array:
@@ -224,17 +255,16 @@ def _category(factor: TermFactor, parts: Sequence[Any], references: Mapping[str,
 
 
 def _factor_frame(frame: nw.DataFrame[Any], factor: TermFactor) -> Any:
-    """Return the frame of one factor that is a category, under its label."""
-    if not factor.function:
+    """Return the frame of the column of one factor; that of ``category(...)`` as text, under its label."""
+    if factor.function != "category":
         return frame.select(factor.name).to_native()
     namespace = nw.get_native_namespace(frame)
-    text = nw.new_series(factor.label, _as_text(frame, factor.name), native_namespace=namespace)
+    text = nw.new_series(factor.label, texts_of(frame[factor.name].to_list()), native_namespace=namespace)
     return frame.select(factor.name).with_columns(text).select(factor.label).to_native()
 
 
-def _as_text(frame: nw.DataFrame[Any], name: str) -> list[str | None]:
+def texts_of(values: Sequence[Any]) -> list[str | None]:
     """Return the values of a column as text: whole numbers without a point, missing values as None."""
-    values = frame[name].to_list()
     gone = [value is None or value != value for value in values]  # noqa: PLR0124 - NaN
     return [None if missing else _text_of(value) for value, missing in zip(values, gone, strict=True)]
 
@@ -243,7 +273,7 @@ def _text_of(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def _check_main_effects(side: Sequence[Term], categories: set[str]) -> None:
+def check_main_effects(side: Sequence[Term], categories: set[str]) -> None:
     """Raise an error for a product of a category without the terms that it extends."""
     known = {frozenset(term) for term in side}
     for term in side:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from consilience.columns import Column, Dictionary, Level, Rule
 from consilience.columns.arrow import TEXT, codes_of, decode_dictionary
+from consilience.columns.derived import Derivation, texts_of
+from consilience.columns.formula import TermFactor
 from consilience.errors import InvalidInputError
 from consilience.messages import FailureCode, SiteError
 from consilience.model import Groups, Rows
@@ -40,6 +42,8 @@ class Columns:
         Kinds and levels of the features; by default all are numbers.
     others : tuple of Column
         Rules of columns that are no features: the range of a response, and what a missing value means.
+    derivation : Derivation, optional
+        Terms of a formula, which are the features and are computed from columns of the file.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class Columns:
     dictionary: Dictionary | None = None
     others: tuple[Column, ...] = ()
     clusters: str | None = None
+    derivation: Derivation | None = None
 
     def __post_init__(self) -> None:
         if not (self.features or self.target):
@@ -76,8 +81,13 @@ class Columns:
 
     def feature(self, name: str) -> Column:
         """Return the column of this name among the features; a plain number if there is no dictionary."""
-        columns = () if self.dictionary is None else self.dictionary.columns
-        return next((column for column in columns if column.name == name), Column(name))
+        return next((column for column in self._known if column.name == name), Column(name))
+
+    @property
+    def _known(self) -> tuple[Column, ...]:
+        """Columns with levels or a rule: features, and those that a formula reads."""
+        read = () if self.derivation is None else self.derivation.factors
+        return (*(() if self.dictionary is None else self.dictionary.columns), *read)
 
     def other(self, name: str) -> Column:
         """Return the column of this name that is no feature; a plain number if it has no rule."""
@@ -86,13 +96,16 @@ class Columns:
     @property
     def dropping(self) -> tuple[str, ...]:
         """Columns in which a missing value means that the row is left out."""
-        ruled = (*(() if self.dictionary is None else self.dictionary.columns), *self.others)
-        return tuple(column.name for column in ruled if column.rule.missing == "drop")
+        ruled = (*self._known, *self.others)
+        return tuple(dict.fromkeys(column.name for column in ruled if column.rule.missing == "drop"))
 
     @property
     def names(self) -> tuple[str, ...]:
         """All columns to read, in order, without repetition."""
-        return tuple(dict.fromkeys((*self.numeric, *self.labels)))
+        if self.derivation is None:
+            return tuple(dict.fromkeys((*self.numeric, *self.labels)))
+        others = self.numeric[len(self.features) :]
+        return tuple(dict.fromkeys((*self.derivation.sources, *others, *self.labels)))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -141,12 +154,13 @@ class Chunk:
         """Copy rows of ``batch`` from ``start`` on, up to the capacity; return their number."""
         length = int(min(batch.num_rows - start, self.buffer.shape[1] - self.n))
         rows = slice(self.n, self.n + length)
+        batch = with_terms(batch.slice(start, length), self.columns.derivation)
         for name, part, read in self._readers():
-            part[:, rows] = read(batch.column(name).slice(start, length), name)
+            part[:, rows] = read(batch.column(name), name)
             _check_finite(part[:, rows], name)
         self._check_signs(rows)
         for name in self._index:
-            self._add_labels(batch.column(name).slice(start, length), name)
+            self._add_labels(batch.column(name), name)
         self.n += length
         return length
 
@@ -193,6 +207,27 @@ class Chunk:
         ranks = np.empty(len(index), dtype=np.intp)
         ranks[[index[value] for value in sorted(index)]] = np.arange(len(ranks))
         return ranks[np.concatenate(self._codes[name])]
+
+
+def with_terms(batch: pa.RecordBatch, derivation: Derivation | None) -> pa.RecordBatch:
+    """Return rows with the terms that a formula computes, as columns of their own."""
+    if derivation is None:
+        return batch
+    texts = {each.label: pa.array(texts_of(batch.column(each.name).to_pylist())) for each in derivation.categories}
+
+    def read(factor: TermFactor, column: Column) -> Array:
+        values = batch.column(factor.name)
+        if factor.function == "category":
+            values = pa.array(texts_of(values.to_pylist()))
+        return _indicators(values, column.name, column).T if column.is_category else _ruled_column(values, column)
+
+    found = texts | {name: pa.array(values) for name, values in derivation.computed(read)}
+    arrays, names = [*batch.columns, *found.values()], [*batch.schema.names, *found]
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _ruled_column(values: pa.Array, column: Column) -> Array:
+    return np.asarray(_ruled(values, column.name, column.rule), dtype=np.float64)[:, None]
 
 
 def encode_labels(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:

@@ -117,12 +117,13 @@ def set_response(estimator: MixtureEstimator, names: Sequence[str]) -> None:
     estimator.response_names_ = tuple(names)
 
 
-def check_no_formula(estimator: MixtureEstimator, what: str) -> None:
-    """Raise an error if the columns of an estimator are derived by a formula."""
+def check_no_formula(estimator: MixtureEstimator) -> None:
+    """Raise an error if a formula derives the columns of an estimator: files do not say its levels and knots."""
     if getattr(estimator, "formula", None) is not None:
         raise InvalidInputError(
-            f"formula: {what} have columns as they are: write those of the terms, which derivation_.apply(frame) of a "
-            "fitted model returns, and leave the formula out"
+            "formula: files do not say its levels and knots; state them in a study with a formula, for "
+            "consilience.kit.combination.run_over_files, or write the columns that derivation_.apply(frame) of a "
+            "fitted model returns"
         )
 
 

@@ -168,7 +168,7 @@ class Shards:
         """Return one site for each shard, in the order of addresses."""
         columns = self.columns
         if estimator is not None:
-            check_no_formula(estimator, "files")
+            check_no_formula(estimator)
             set_size(estimator, self.size_name)
             names = columns.features
             features, target = column_roles(estimator, columns.features, columns.target)

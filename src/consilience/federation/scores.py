@@ -19,7 +19,7 @@ from consilience.data.shards import column_names_in
 from consilience.data.stores import absolute_uri, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.federated import check_no_formula, column_roles, fitted_rows, set_size, size_of_fit
+from consilience.estimators.federated import column_roles, fitted_rows, set_size, size_of_fit
 from consilience.federation.data_source import Arrays, DataSource, Shards, check_file_columns
 from consilience.messages import LogLikelihood, encode
 from consilience.site import Site
@@ -105,7 +105,6 @@ def sites_of_model(source: DataSource, model: MixtureEstimator) -> list[Site]:
 
 def model_columns(shards: Shards, model: MixtureEstimator) -> Columns:
     """Return the columns to read: those of the model by name, and the target if the table has one."""
-    check_no_formula(model, "files")
     names = tuple(map(str, getattr(model, "feature_names_in_", shards.columns.features)))
     if len(names) != model.n_features_in_:
         raise InvalidInputError(
@@ -120,7 +119,8 @@ def model_columns(shards: Shards, model: MixtureEstimator) -> Columns:
     coded = zip(model.columns_.columns, features, strict=True) if features else ()
     dictionary = Dictionary(tuple(replace(column, name=name) for column, name in coded)) if features else None
     groups = shards.columns.groups if target else None
-    return Columns(features, target, None, shards.columns.exposure, groups, classes, dictionary)
+    exposure, derivation = shards.columns.exposure, model.derivation_
+    return Columns(features, target, None, exposure, groups, classes, dictionary, derivation=derivation)
 
 
 def _check_size(shards: Shards, model: MixtureEstimator) -> None:

@@ -168,11 +168,11 @@ class ColumnDocument(Part):
 
 
 class DerivationDocument(Part):
-    """Columns that a formula derives from the names of a table: levels of categories in products, and knots."""
+    """Columns that a formula derives from the names of a table: levels and rules of its factors, and knots."""
 
     formula: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
     names: Names
-    categories: Annotated[list[ColumnDocument], Field(max_length=1000)]
+    factors: Annotated[list[ColumnDocument], Field(max_length=1000)]
     knots: dict[Words, Annotated[list[Real], Field(min_length=3, max_length=MOST_DEGREES + 1)]]
 
     @classmethod
@@ -181,15 +181,15 @@ class DerivationDocument(Part):
         return {
             "formula": derivation.text,
             "names": list(derivation.names),
-            "categories": [ColumnDocument.of(column) for column in derivation.categories],
+            "factors": [ColumnDocument.of(column) for column in derivation.factors],
             "knots": {label: list(knots) for label, knots in derivation.knots.items()},
         }
 
     def value(self) -> Derivation:
         """Return the derivation; raise an error if its parts contradict each other."""
-        categories = tuple(column.value() for column in self.categories)
+        factors = tuple(column.value() for column in self.factors)
         knots = {str(label): tuple(map(float, each)) for label, each in self.knots.items()}
-        return Derivation(self.formula, tuple(map(str, self.names)), categories, knots).checked()
+        return Derivation(self.formula, tuple(map(str, self.names)), factors, knots).checked()
 
 
 class ClassesDocument(Part):

@@ -284,7 +284,7 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
     if study.cohort:
         raise InvalidInputError("files of one owner are read as they are: leave the rows outside of the cohort out")
     roles = {"target": study.model.response, "groups": study.model.clients, "exposure": study.model.exposure}
-    shards = Shards.of(pattern, features=study.covariates.names, **roles)
+    shards = Shards.of(pattern, features=study.sources.names, **roles)
     short = [PurePosixPath(name).name.split(".")[0] for name in shards.names]
     names = short if len(set(short)) == len(short) else shards.names
     sites = [Site(name, Shard(uri, columns_of(study))) for name, uri in sorted(zip(names, shards.uris, strict=True))]

@@ -24,10 +24,10 @@ from consilience.fit.parameters import jacobian
 from consilience.fit.private_step import Forecast, PublicStep, planned_noise, reach_of, schedule
 from consilience.fitted.protocols import parameter_keys
 from consilience.kit.policy.policy import Policy, PrivacyRules
-from consilience.kit.public_covariates import draw_covariates
 from consilience.kit.spending import check_spending, check_study
 from consilience.kit.study import PrivacyTerms, Study
 from consilience.kit.study_model import estimators_of, private_method, task_of
+from consilience.kit.study_terms import draw_terms
 from consilience.methods.private_scoring import ended, shorter_steps
 from consilience.model import FAMILIES, Mixture, Rows
 from consilience.model.information import coefficient_slice, gate_slice, move_parameters, shape_slice
@@ -205,7 +205,7 @@ def guess_start(study: Study) -> Mixture:
     much more than on the mixture; not standard errors themselves, and not a run.
     """
     rng = np.random.default_rng([study.seed, 3])
-    X = draw_covariates(study.covariates, 2000, rng)
+    X = draw_terms(study, 2000, rng)
     specification = specification_of(estimators_of(study)[0])
     blank = specification.blank(column_summary(Rows(X, _responses(study.response, len(X), rng))))
     delta, K = np.zeros(blank.parameter_count), blank.K

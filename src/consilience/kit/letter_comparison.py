@@ -36,7 +36,7 @@ def compare_letters(study: Study, letters: Sequence[TableLetter]) -> list[Column
     names = [letter.site for letter in letters]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InvalidInputError(f"there are two letters of {', '.join(sorted(twice))}: pass the newer one")
-    columns = tuple(banded(each) or each for each in (study.response, *study.covariates.columns))
+    columns = tuple(banded(each) or each for each in (study.response, *study.sources.columns))
     found = compare_columns(columns, [LetterReader(study, each).columns for each in letters])
     return [each for each in found if each.what != "shuffled"]
 
@@ -123,7 +123,7 @@ class LetterReader:
     def _relations(self, moments: Mapping[str, Array]) -> Relations:
         """Return correlations by the pairs: those of normal numbers whose sides agree as often."""
         names, levels = [], []
-        for column in self.study.covariates.columns:
+        for column in self.study.sources.columns:
             if column.name in self._known:
                 own = column.coded if len(column.levels) == 2 else range(len(column.levels)) or (-1,)
                 names += [column.name] * len(own)

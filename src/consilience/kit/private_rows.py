@@ -22,6 +22,7 @@ from consilience.errors import InvalidInputError
 from consilience.kit.cohort import criteria_of, in_cohort
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import PersonUnit, Study
+from consilience.kit.study_terms import term_matrix
 from consilience.model import Groups, Rows
 from consilience.numerics.arrays import Array, Mask
 
@@ -73,7 +74,7 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
     InvalidInputError
         If the table lacks a column, or has two of its name.
     """
-    covariates, response = study.covariates.columns, study.response
+    covariates, response = study.sources.columns, study.response
     criteria = criteria_of(study)
     names = [column.name for column in (*covariates, response, *(each.column for each in criteria))]
     for name in names if study.persons is None else [*names, study.persons.column]:
@@ -82,7 +83,7 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
     outside = ~in_cohort(table, criteria)
     dropped, unfit = np.zeros(table.num_rows, dtype=bool), np.zeros(table.num_rows, dtype=bool)
     counts: dict[str, int] = {}
-    read: list[Array] = []
+    read: dict[str, Array] = {}
     for column in (*covariates, response):
         classes = study.classes if column is response else None
         values, missing, wrong = read_cells(whole_column(table, column.name), column, classes)
@@ -91,8 +92,11 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
         if wrong.any():
             counts[column.name] = int(wrong.sum())
         dropped, unfit = dropped | drops, unfit | wrong
-        read.append(values)
-    found = np.concatenate(read)  # (d + 1, n)
+        read[column.name] = values.T
+    with np.errstate(all="ignore"):  # of cells that do not fit
+        terms = term_matrix(study, lambda column: read[column.name])
+    found = np.concatenate([terms.T, read[response.name].T])  # (d + 1, n)
+    unfit |= ~dropped & ~outside & ~np.all(np.isfinite(found), axis=0)
     found[:, unfit] = np.nan
     kept = ~(dropped | outside)
     further = kept & ~first_rows(table, study.persons, kept)

@@ -18,8 +18,6 @@ WITHIN = 6.0
 """Standard deviations in the range of a column that states no centre and scale."""
 TRIES = 20
 """Times that values outside the range are drawn again."""
-DRAWN = 4000
-"""Number of rows that are drawn to compare a site with."""
 APART, RATIO = 1.0, 2.0
 """Difference of means in standard deviations, and ratio of standard deviations, above which columns are unlike."""
 
@@ -50,8 +48,8 @@ def draw_covariates(dictionary: Dictionary, m: int, rng: np.random.Generator) ->
     return np.concatenate(parts, axis=1) if parts else np.empty((m, 0))
 
 
-def unlike_columns(dictionary: Dictionary, X: Array) -> list[str]:
-    """Return sentences about the numbers of a site that are not as the dictionary describes them.
+def unlike_columns(dictionary: Dictionary, X: Array, public: Array) -> list[str]:
+    """Return sentences about the numbers of a site that are not as the study describes them.
 
     They are for the people at the site: whether there is one depends on the rows.
 
@@ -60,18 +58,20 @@ def unlike_columns(dictionary: Dictionary, X: Array) -> list[str]:
     dictionary : Dictionary
     X : (n, d) array
         Covariates of the site.
+    public : (m, d) array
+        Drawn ones.
 
     Examples
     --------
     >>> from consilience.columns import Rule
     >>> crp = Dictionary((Column("crp", rule=Rule("mg/l", 0.0, 600.0)),))
     >>> X = np.random.default_rng(0).gamma(2, 10, size=(500, 1))
-    >>> [line.split(":")[0] for line in unlike_columns(crp, X)]
+    >>> [line.split(":")[0] for line in unlike_columns(crp, X, draw_covariates(crp, 4000, np.random.default_rng(1)))]
     ['crp']
     """
     if len(X) < 2:
         return []
-    public, place, said = draw_covariates(dictionary, DRAWN, np.random.default_rng(0)), 0, []
+    place, said = 0, list[str]()
     for column in dictionary.columns:
         if not column.is_category:
             here, there = ((float(each[:, place].mean()), float(each[:, place].std())) for each in (X, public))

@@ -25,9 +25,13 @@ from consilience.kit.site_fit import check_one_file, consider_fit, validate_rows
 from consilience.kit.spending import check_spending, check_study, spent_in
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
+from consilience.kit.study_terms import draw_terms
 from consilience.model import Mixture
 from consilience.model.contributions import private_total, refusal
 from consilience.numerics.budget import epsilon_of
+
+DRAWN = 4000
+"""Number of rows that are drawn to compare a site with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +157,8 @@ def _with_noise(
     sites = (max(valid, 1), *others)
     noise = NoiseRehearsal(before, after, rules.max_epsilon_ever, parts, forecast, sites, away)
     inside = read.rows.X[np.all(np.isfinite(read.rows.X), axis=1)]
-    told = (*(read.told or ("All cells fit the study.",)), *unlike_columns(study.covariates, inside))
+    public = draw_terms(study, DRAWN, np.random.default_rng(0))
+    told = (*(read.told or ("All cells fit the study.",)), *unlike_columns(study.covariates, inside, public))
     return Rehearsal(study.way, valid, why, told, None, noise)
 
 

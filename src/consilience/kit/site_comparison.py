@@ -31,6 +31,7 @@ from consilience.columns.dictionary import TRANSFORMS
 from consilience.files.site_file import SiteFile
 from consilience.kit.examination import factors_to
 from consilience.kit.study import Study
+from consilience.kit.study_terms import place_of
 from consilience.numerics.arrays import Array
 
 PRIOR = 4.0
@@ -148,7 +149,7 @@ def compare_columns(columns: Sequence[Column], sites: Sequence[SiteColumns]) -> 
 
 def compare_files(study: Study, files: Sequence[SiteFile]) -> list[ColumnFinding]:
     """Compare the columns of sites by their files, as :func:`compare_columns` does."""
-    return compare_columns((study.response, *study.covariates.columns), [describe_file(study, each) for each in files])
+    return compare_columns((study.response, *study.sources.columns), [describe_file(study, each) for each in files])
 
 
 # ---------------------------------------------------------------- a file
@@ -162,9 +163,9 @@ def describe_file(study: Study, file: SiteFile) -> SiteColumns:
     moments = {}
     if not study.response.is_category:
         moments[study.model.response] = np.array([summary.y_mean[0], np.sqrt(summary.y_covariance[0, 0])])
-    for column in study.covariates.columns:
-        if not column.is_category:
-            j, rule = study.covariates.terms.index(column.terms[0]), column.rule
+    for column in study.sources.columns:
+        j, rule = place_of(study, column), column.rule
+        if not column.is_category and j is not None:
             spread = np.sqrt(max(covariance[j, j], 0.0))
             moments[column.name] = np.array([summary.x_mean[j] * rule.scale + rule.centre, spread * rule.scale])
     relations = _relations(study, file, covariance, n)

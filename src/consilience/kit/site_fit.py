@@ -40,6 +40,7 @@ from consilience.kit.release import (
 from consilience.kit.row_tags import SECRET, RowTags, missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_model import task_of
+from consilience.kit.study_terms import say_formula
 from consilience.messages import FitSite, LocalFit
 from consilience.model import Rows
 from consilience.numerics.arrays import Mask
@@ -55,7 +56,7 @@ def wanted_of(study: Study) -> Wanted:
     exposure = next((each.column() for each in study.columns if each.name == study.model.exposure), None)
     limits = (study.minimum.rows, study.max_rows)
     persons = None if study.persons is None else study.persons.column
-    return Wanted(study.covariates, study.response, exposure, study.model.clients, *limits, criteria_of(study), persons)
+    return Wanted(study.sources, study.response, exposure, study.model.clients, *limits, criteria_of(study), persons)
 
 
 def examine_for_study(study: Study, table: pa.Table) -> Examination:
@@ -94,6 +95,7 @@ def columns_of(study: Study) -> Columns:
         classes=study.classes,
         dictionary=covariates,
         others=tuple(column for column in (wanted.response, wanted.exposure) if column is not None),
+        derivation=study.derivation,
     )
 
 
@@ -323,6 +325,7 @@ def consider_fit(
     notes += say_replaced(stated.replaces)
     notes += [say_left_out(int(np.count_nonzero(out)), is_new=crowd is not None)] * bool(np.any(out))
     copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
+    notes += say_formula(study)
     notes += [f"{copies}: is the table joined twice?"] * bool(copies)
     flow = flow_document(study, table, policy, folder.secret)
     file = replace(file_of(study, folder.name, release), flow=flow, wave=stated.wave, data_cut=stated.data_cut)

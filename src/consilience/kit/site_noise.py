@@ -27,6 +27,7 @@ from consilience.kit.site_rounds import PrivateSite, RunPart, open_private
 from consilience.kit.spending import NOISE, cost_line, fraction_text
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of, task_of
+from consilience.kit.study_terms import say_formula
 from consilience.messages import NoisySteps, decode, encode
 from consilience.methods import PrivateScoring
 from consilience.model import Mixture
@@ -137,5 +138,5 @@ def _draw(site: PrivateSite, question: bytes, budget: Budget, tags: RowTags, map
     stated = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "rho": fraction_text(rho)}
     evidence = {"policy": policy.identity, "profile": policy.profile_text}
     file = NoisyFile(study.identity, folder.name, terms_of(study), steps, stated, evidence)
-    report = FitReport(study.name, file, (), notes=tuple(site.told), mapped=mapped_by(mapping))
+    report = FitReport(study.name, file, (), notes=(*say_formula(study), *site.told), mapped=mapped_by(mapping))
     return FitAtSite(keep_noisy_fit(folder, report, tags))

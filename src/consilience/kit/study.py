@@ -5,18 +5,22 @@ It names columns, a closed list of families and transforms, and numbers. It cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.derived import Derivation
 from consilience.columns.dictionary import MOST_LEVELS
+from consilience.columns.formula import LONGEST
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Finite, Part, Text, Visible
 from consilience.files.json_text import content_hash
+from consilience.kit.study_terms import check_formula, derivation_of
 from consilience.kit.study_words import Governance, WordsText, check_words
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import looks
@@ -161,7 +165,11 @@ class Model(Part):
     Parameters
     ----------
     response : str
-        Name of the column of responses.
+        Name of the column of responses; it may be left out beside a formula, which names it.
+    formula : str, optional
+        Terms of the experts and of the gate in one line, such as ``"los ~ age * admission | severity"``.
+    knots : mapping of str to list of float
+        Knots of each ``spline(...)`` of the formula, by its name: one more than it has terms.
     family : str
         Name of a family of experts, as in :data:`~consilience.model.FAMILIES`; the first by default.
     gate : str
@@ -180,10 +188,21 @@ class Model(Part):
     family: Text = next(iter(FAMILIES))
     gate: Text = next(iter(GATES))
     experts: Annotated[list[Annotated[int, Field(ge=1, le=MOST_EXPERTS)]], Field(min_length=1, max_length=MOST_EXPERTS)]
+    formula: Annotated[Text, StringConstraints(max_length=LONGEST), Visible] | None = None
+    knots: Annotated[dict[Text, list[Finite]], Field(max_length=MOST_COLUMNS)] | None = None
     gate_columns: list[Text] | None = None
     expert_columns: list[Text] | None = None
     exposure: Text | None = None
     clients: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """Take the response from the formula if only this names it."""
+        formula = given.get("formula") if isinstance(given, Mapping) else None
+        if not isinstance(formula, str) or "response" in given:
+            return given
+        return {**given, "response": formula.partition("~")[0].strip().strip("`")}
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -341,6 +360,7 @@ class Study(TomlFile):
         for column in self.columns:
             column.column()
         self._check_cohort()
+        check_formula(self)
         self._check_way()
         check_words(self)
         return self
@@ -480,7 +500,19 @@ class Study(TomlFile):
 
     @property
     def covariates(self) -> Dictionary:
-        """Dictionary of the covariates: all columns but the response, the exposure and those for the cohort alone."""
+        """Dictionary of the covariates of the model: the terms of its formula, otherwise :attr:`sources`."""
+        known = {column.name: column for column in self.sources.columns}
+        names = known if self.derivation is None else self.derivation.columns
+        return Dictionary(tuple(known.get(name, Column(name)) for name in names))
+
+    @cached_property
+    def derivation(self) -> Derivation | None:
+        """The terms of the formula; None without a formula."""
+        return derivation_of(self)
+
+    @property
+    def sources(self) -> Dictionary:
+        """Columns that covariates are read from: all but the response, the exposure and those for the cohort alone."""
         others = {self.model.response, self.model.exposure}
         others |= {column.name for column in self.columns if column.use is not None}
         return Dictionary(tuple(self._modelled(column) for column in self.columns if column.name not in others))

@@ -13,8 +13,8 @@ from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsR
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns, specification_of
 from consilience.estimators.validation import budget_of
-from consilience.kit.public_covariates import draw_covariates
 from consilience.kit.study import PrivacyTerms, Study
+from consilience.kit.study_terms import draw_terms
 from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, PrivateScoring, SharedCentre, Task
 from consilience.model import FAMILIES, GATES, Mixture
 
@@ -28,7 +28,7 @@ def _estimator(study: Study, K: int) -> MixtureEstimator:
     model, covariates = study.model, study.covariates
     reads = GATES[model.gate].reads_covariates
     of_experts = {} if model.expert_columns is None else {"expert_features": model.expert_columns}
-    chosen: dict[str, Any] = {"random_state": study.seed, **of_experts}
+    chosen: dict[str, Any] = {"random_state": study.seed, "formula": model.formula, **of_experts}
     if FAMILIES[model.family].classes:
         gate_features = model.gate_columns if reads else []
         found: MixtureEstimator = MixtureOfExpertsClassifier(K, gate_features=gate_features, **chosen)
@@ -36,6 +36,7 @@ def _estimator(study: Study, K: int) -> MixtureEstimator:
         found = MixtureOfExpertsRegressor(K, family=model.family, gate_features=model.gate_columns, **chosen)
     else:
         found = MixtureOfRegressions(K, family=model.family, **chosen)
+    found.derivation_ = study.derivation
     set_columns(found, covariates.names, study.classes, covariates)
     return found
 
@@ -95,7 +96,7 @@ def method_of(study: Study) -> Method:
 
 def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
-    X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
+    X = draw_terms(study, COVARIATES, np.random.default_rng([study.seed, 2]))
     stated: dict[str, Any] = {name: getattr(privacy, name) for name in ("exchange", "sums", "colluding")}
     more = {name: value for name, value in stated.items() if value is not None}
     if privacy.start == "private":

@@ -243,7 +243,7 @@ def column_notes(study: Study, table: pa.Table, fewest: int) -> list[ColumnNote]
     fewest : int
         The fewest rows of a group that may be counted.
     """
-    read = [study.response, *study.covariates.columns]
+    read = [study.response, *study.sources.columns]
     words = None if study.words is None else study.words.response
     units = {} if words is None or words.back == "none" else {study.response.name: words}
     there = [each for each in read if table.column_names.count(each.name) == 1]

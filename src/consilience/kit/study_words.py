@@ -86,9 +86,10 @@ def check_words(study: Study) -> None:
     transform = study.response.rule.transform
     if transform != "none" and words.response.back not in ("none", BACK[transform]):
         raise ValueError(f'words.response.back: the study transforms the response by "{transform}": leave it out')
-    columns = {column.name: column for column in study.covariates.columns}
+    columns = {column.name: column for column in (*study.covariates.columns, *study.sources.columns)}
     for name, said in words.columns.items():
         _check_column(columns, name, said)
+    columns = {column.name: column for column in study.sources.columns}
     for row in words.typical:
         for name, value in row.items():
             _check_typical(columns, name, value)

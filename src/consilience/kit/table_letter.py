@@ -62,7 +62,7 @@ MOST_COLUMNS, MOST_BANDS, MOST_COUNT = 500, 300, 2**40
 
 def letter_columns(study: Study) -> tuple[Column, ...]:
     """Return the columns of a study that have bands, the response first, as their bands read them."""
-    found = (banded(column) for column in (study.response, *study.covariates.columns))
+    found = (banded(column) for column in (study.response, *study.sources.columns))
     return tuple(column for column in found if column is not None)
 
 
@@ -360,7 +360,7 @@ def _said(study: Study, columns: Sequence[Column], persons: str) -> list[str]:
     bands, of_pairs = letter_variances(len(columns), len(pairs))
     numbers = 1 + len(pairs) + sum(len(band_labels(column)) for column in columns)
     known = {column.name for column in columns}
-    left_out = [each.name for each in (study.response, *study.covariates.columns) if each.name not in known]
+    left_out = [each.name for each in (study.response, *study.sources.columns) if each.name not in known]
     head = (
         f"What would leave: one letter with {numbers:,} counts of rows in bands that follow from the study. No row is "
         f"in it, and no exact count: each has noise with a standard deviation of {bands**0.5:.0f} rows."

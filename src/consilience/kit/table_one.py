@@ -10,6 +10,7 @@ import numpy as np
 from consilience.columns import Column
 from consilience.files.site_file import SiteFile
 from consilience.kit.study import Study
+from consilience.kit.study_terms import place_of
 from consilience.numerics.arrays import Array
 from consilience.report.scale import round_to
 
@@ -96,7 +97,8 @@ def table_one(study: Study, files: Sequence[SiteFile]) -> TableOne:
     for name, label in (("wave", "wave"), ("data_cut", "data until")):
         if any(getattr(file, name) for file in files):
             rows.append(TableOneRow("", label, tuple(getattr(file, name) or "not stated" for file in files), nothing))
-    for column in (study.response, *study.covariates.columns):
+    covariates = (column for column in study.sources.columns if place_of(study, column) is not None)
+    for column in (study.response, *covariates):
         rows += _level_rows(study, column, files) if column.is_category else [_number_row(study, column, files)]
     rows += _left_out_rows(files, nothing)
     return TableOne(tuple(file.site for file in files), tuple(rows))
@@ -104,7 +106,7 @@ def table_one(study: Study, files: Sequence[SiteFile]) -> TableOne:
 
 def _number_row(study: Study, column: Column, files: Sequence[SiteFile]) -> TableOneRow:
     rule, is_response = column.rule, column.name == study.model.response
-    j = 0 if is_response else study.covariates.terms.index(column.terms[0])
+    j = 0 if is_response else place_of(study, column)
     summaries = [file.fit.summary for file in files]
     mean = np.array([(each.y_mean if is_response else each.x_mean)[j] for each in summaries]) * rule.scale + rule.centre
     products = [each.y_covariance if is_response else np.diag(each.x_variance) for each in summaries]
@@ -147,7 +149,7 @@ def _level_rows(study: Study, column: Column, files: Sequence[SiteFile]) -> Iter
         second = np.array([file.fit.summary.y_mean[0] for file in files])
         shares = {study.classes[0]: 1 - second, study.classes[1]: second}
     else:
-        at = study.covariates.terms.index(column.terms[0])
+        at = place_of(study, column) or 0
         coded = [np.array([file.fit.summary.x_mean[at + k] for file in files]) for k in range(len(column.terms))]
         shares = dict(zip((column.levels[i] for i in column.coded), coded, strict=True))
         reference = next(level for i, level in enumerate(column.levels) if i not in column.coded)

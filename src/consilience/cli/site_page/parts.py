@@ -62,7 +62,7 @@ def _asked(state: SiteState, study: Study | None, found: Sequence[Standing]) -> 
         words = words_of(study)
         rounds = "answers in rounds, each of which a person approves, or within a mandate that people signed"
         once = "one file, once" if study.is_one_file else rounds
-        read = ", ".join(_label(words, study, each.name) for each in (study.response, *study.covariates.columns))
+        read = ", ".join(_label(words, study, each.name) for each in (study.response, *study.sources.columns))
         facts: list[tuple[str, str | Tag]] = [
             ("Study", f"{study.name}: {words.title}"),
             ("Question", words.question or NOT_STATED),

@@ -202,7 +202,15 @@ def _round_precision(model: SiteModel, found: SiteModel) -> Array:
 
 
 def _round_fraction(J: Array, known: Array, rounds: Array, n: float, *, flat: bool) -> Array:
-    """Return ``L F Lᵀ`` with ``rounds = L Lᵀ`` and F, the rounded fraction of J in ``known``."""
+    """Return ``L F Lᵀ`` with ``rounds = L Lᵀ`` and F, the rounded fraction of J in ``known``.
+
+    Columns that the experts do not read have zeros in all three, and are left out.
+    """
+    read = np.diagonal(known) > 0
+    if not read.all():
+        own, found = np.ix_(read, read), np.zeros_like(J)
+        found[own] = _round_fraction(J[own], known[own], rounds[own], n, flat=flat)
+        return found
     before, L = cholesky_or_none(known), cholesky_or_none(rounds)
     if before is None or L is None:
         return round_moments(J, n)
