@@ -1126,6 +1126,13 @@ DEFECTS = (
         "read = np.diagonal(known) >= 0",
         "kit/test_study_formula.py",
     ),
+    Defect(
+        "typical rows with products at their means",
+        "report/typical.py",
+        "values = computed[column.name][:, None] if column.name in computed else read(column)",
+        "values = read(column)",
+        "kit/test_study_formula.py",
+    ),
 )
 
 

@@ -24,6 +24,8 @@ from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of, method_of
 from consilience.kit.table_one import table_one
 from consilience.messages import SiteError
+from consilience.report.scale import term_spreads
+from consilience.report.typical import encode_rows, moving_columns
 
 HEAD = """
 format = "consilience-study"
@@ -320,3 +322,18 @@ def test_names_of_terms_are_in_the_report_and_in_pictures(tmp_path: Path) -> Non
     ]
     assert {"(age - 60)/15:admission[planned]", "spline(crp, df=2)[2]"} <= {each.replace(": ", ":") for each in labels}
     plt.close("all")
+
+
+def test_typical_rows_of_a_report_have_the_terms_of_their_columns() -> None:
+    model = combined()
+    assert {column.name for column in moving_columns(model)} <= {"age", "severity"}
+    X = encode_rows(model, [{"age": 90.0, "admission": "planned", "crp": 20.0}, {"age": 30.0}])
+    found = dict(zip(TERMS, X.T, strict=True))
+    np.testing.assert_allclose(found["(age - 60)/15:admission[planned]"], [2.0, 0.0])
+    np.testing.assert_allclose(found["log(crp)"][0], np.log(20.0))
+    crp = {term: column for term, column in found.items() if term.startswith("spline")}
+    np.testing.assert_allclose(crp["spline(crp, df=2)[1]"][0], 20.0)
+    expected = derived(pa.table({"days": [0.0], "age": [90.0], "crp": [20.0], "admission": ["planned"]}))
+    np.testing.assert_allclose(found[SPLINE[1]][0], expected[SPLINE[1]][0].as_py())
+    means = term_spreads(model)[1:]
+    assert found["log(crp)"][1] == pytest.approx(means[TERMS.index("log(crp)")][0])

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from consilience.columns import Dictionary
+from consilience.columns.derived import Derivation
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Inference, Specification, StartEnds, StopReason, bic
 from consilience.model import Design, Mixture, Rows
@@ -41,6 +42,7 @@ class FittedMixture(Protocol):
     columns_: Dictionary
     classes_: np.ndarray
     response_names_: tuple[str, ...]
+    derivation_: Derivation | None
     n_features_in_: int
     specification_: Specification
     coordinates_: tuple[Design, Design]

@@ -91,14 +91,22 @@ def _column(columns: Dictionary, name: str) -> Column | None:
 
 
 def encode_rows(model: FittedMixture, rows: Sequence[Mapping[str, Any]]) -> Array:
-    """Return rows as covariates ``(n, d)``: columns that are not stated are at their mean, or at the reference."""
-    means = np.nan_to_num([mean for mean, _ in term_spreads(model)])
-    parts, place = [], int(model.mixture_.design.intercept)
+    """Return rows as covariates ``(n, d)``: columns that are not stated are at their mean, or at the reference.
+
+    Terms that a formula computes follow from its columns; one whose columns are not known is at its own mean.
+    """
+    spreads = np.nan_to_num([mean for mean, _ in term_spreads(model)])[int(model.mixture_.design.intercept) :]
+    means = dict(zip(model.columns_.terms, spreads, strict=True))
+
+    def read(column: Column) -> Array:
+        known = np.array([means.get(term, np.nan) for term in column.terms])
+        return np.array([_encode(column, row, known) for row in rows], dtype=float).reshape(len(rows), -1)
+
+    computed = {} if model.derivation_ is None else dict(model.derivation_.computed(lambda _, column: read(column)))
+    parts = []
     for column in model.columns_.columns:
-        width = len(column.terms)
-        own = [_encode(column, row, means[place : place + width]) for row in rows]
-        parts.append(np.array(own, dtype=float))
-        place += width
+        values = computed[column.name][:, None] if column.name in computed else read(column)
+        parts.append(np.where(np.isfinite(values), values, [means[term] for term in column.terms]))
     return np.hstack(parts)
 
 
@@ -141,8 +149,9 @@ def moving_columns(model: FittedMixture) -> list[Column]:
         read, slopes = design, (np.abs(B).max(axis=0) * scales)[list(design.read)]
     size = dict(zip(read.read, slopes, strict=True))
     found, place = [], 0
+    alone = model.columns_.names if model.derivation_ is None else model.derivation_.sources
     for column in model.columns_.columns:
-        if not column.is_category and size.get(place, 0.0) > 0:
+        if column.name in alone and not column.is_category and size.get(place, 0.0) > 0:
             found.append((float(size[place]), column))
         place += len(column.terms)
     return [column for _, column in sorted(found, key=lambda each: -each[0])]
