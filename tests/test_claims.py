@@ -17,7 +17,7 @@ sys.path.append(str(ROOT / "docs" / "_ext"))
 from claims import FIGURE, KINDS, NUMBER, claims_of, counts, holders, listed  # noqa: E402
 from results import shown  # noqa: E402
 
-FOLDERS = ("evidence", "understand")
+FOLDERS = ("evidence", "understand", "how-to")
 LISTS = ("docs/evidence/claims.rst",)
 """Pages that are made from the table."""
 PAGES = [

@@ -64,7 +64,7 @@ def prose(text: str) -> Iterator[str]:
             block = []
             continue
         if not bare or ITEM.match(bare):
-            yield " ".join(block)
+            yield "" if block and block[0].startswith(">>>") else " ".join(block)
             block = []
         if SKIPPED.match(bare):
             skipped = indent
