@@ -29,6 +29,7 @@ KINDS = {
     "arithmetic": "follows from what stands beside it",
     "limit": "says what is not promised, not known or not done",
     "advice": "says what people should do",
+    "record": "says on a page of a decision what was found or decided then",
 }
 """What a sentence with a figure or an absolute word can be that is no claim."""
 ABSOLUTE = re.compile(
