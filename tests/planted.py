@@ -1133,6 +1133,13 @@ DEFECTS = (
         "values = read(column)",
         "kit/test_study_formula.py",
     ),
+    Defect(
+        "a study whose response has no name",
+        "kit/study_model.py",
+        "set_response(found, (study.response_term,))",
+        "set_response(found, ())",
+        "cli/test_demo.py::test_a_study_names_the_response_with_its_transform",
+    ),
 )
 
 

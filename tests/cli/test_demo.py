@@ -6,10 +6,13 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from consilience import load
 from consilience.cli.app import app
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.kit.site_fit import examine_for_study
 from consilience.kit.study import Study
+from consilience.kit.study_model import estimators_of, task_of
+from consilience.methods.site_reports import parameter_columns
 
 
 @pytest.mark.slow
@@ -37,3 +40,27 @@ def test_the_tables_fit_the_study():
     study = Study.from_text(STUDY)
     for table in hospitals(3).values():
         assert examine_for_study(study, table).findings == ()
+
+
+@pytest.mark.slow
+def test_no_text_of_the_tour_calls_the_response_y(tmp_path):
+    done = CliRunner().invoke(app, ["demo", "hospitals", str(tmp_path / "tour"), "--no-input"])
+    page = re.sub(r"<(style|svg).*?</\1>", "", (tmp_path / "tour" / "report.html").read_text(), flags=re.DOTALL)
+    model = load(tmp_path / "tour" / "model.json")
+    others = [str(model.summary()), model.describe(), str(model.to_frame()), str(model.tidy())]
+    assert str(model.summary()).startswith("Mixture of experts, regression of log_days\n")
+    assert set(model.to_frame()["response"]) == {"", "log_days"}
+    for text in (done.stdout, re.sub(r"<[^>]+>", " ", page), *others):
+        assert not re.search(r"(?<![\w=/])y(?![\w=/])", text)
+
+
+def test_a_study_names_the_response_with_its_transform():
+    text = STUDY.replace('name = "log_days"', 'name = "days"').replace('response = "log_days"', 'response = "days"')
+    head, _, rest = text.partition('name = "days"')
+    entry, _, others = rest.partition("[[columns]]")
+    entry = re.sub(r"\n(low|high) = .*", "", entry) + 'low = 0\ntransform = "log1p"\n\n'
+    others = others.replace('back = "exp"\n', "")
+    study = Study.from_text(f'{head}name = "days"{entry}[[columns]]{others}')
+    (model, *_) = estimators_of(study)
+    assert model.response_names_ == ("log1p(days)",)
+    assert parameter_columns(task_of(study))[-1] == "log1p(days)"

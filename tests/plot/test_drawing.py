@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import copy
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -174,6 +175,9 @@ def test_labels_of_responses_are_the_names_of_columns(regressor, two_responses, 
     assert response_label(two_responses.model, two_responses.y.to_numpy(), 1) == "total"
     assert response_label(lines.model, lines.y, 0) == "y"
     assert response_label(binary.model, binary.y, 1) == "P(y = 1)"
+    named = copy(binary.model)
+    named.response_names_ = ("dead",)
+    assert response_label(named, binary.y, 1) == "P(dead = 1)"
 
 
 @pytest.mark.parametrize("level", [0, 1, 95])

@@ -157,8 +157,9 @@ def error_lines(found: StudyForecast, n: int, sites: int, epsilons: Sequence[flo
     """Return the table of standard errors by coefficient."""
     by_epsilon = [found.errors(n, sites, epsilon) for epsilon in epsilons]
     rows = [["part", "expert", "term", "no noise", *(f"epsilon {epsilon:g}" for epsilon in epsilons)]]
+    several = len({response for _, _, response, _ in found.parameters if response}) > 1
     for i, (part, expert, response, term) in enumerate(found.parameters):
-        named = f"{response}: {term}" if response not in ("", "y") else term
+        named = f"{response}: {term}" if several and response else term
         values = (each[i] for each in (found.pooled(n), *by_epsilon))
         rows.append([part.replace("_", " "), str(expert + 1), named, *(f"{value:.3g}" for value in values)])
     return aligned(rows, 3)

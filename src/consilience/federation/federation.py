@@ -654,6 +654,7 @@ def _task(models: Sequence[MixtureEstimator], sites: Sequence[Site], journal: ob
     names, budget = first.columns_.terms if hasattr(first, "feature_names_in_") else (), budget_of(first)
     d, q = sites[0].shape
     asked: dict[str, Any] = {"start": first.mixture_init, "seed": int(seed), "names": names, **budget}
+    asked["responses"] = first.response_names_
     of_sites: dict[str, Any] = {"clustered": sites[0].clustered, "sites": tuple(site.name for site in sites)}
     return Task(specifications, d, q, **asked, **of_sites)
 

@@ -252,7 +252,8 @@ def with_questions(found: FederatedFit, study: Study, questions: Sequence[Column
     Relations between columns differ at honest sites too: a column that looks shuffled, or its levels exchanged, is a
     question to the site and raises no suspicion.
     """
-    terms = {column.name: column.terms for column in study.covariates.columns} | {study.model.response: ("y",)}
+    terms = {column.name: column.terms for column in study.covariates.columns}
+    terms[study.model.response] = (study.response_term,)
     sites = []
     for site in found.fit.survey.sites:
         mine = [each for each in questions if each.site == site.name]

@@ -523,6 +523,11 @@ class Study(TomlFile):
         return self._modelled(self._column(self.model.response))
 
     @property
+    def response_term(self) -> str:
+        """Name of what is modelled: of the column of the response, with its transform."""
+        return self.response.name if self.response.is_category else self.response.terms[0]
+
+    @property
     def classes(self) -> tuple[Any, ...] | None:
         """Sorted classes of a categorical response; None for numbers."""
         levels: tuple[Any, ...] = self.response.levels

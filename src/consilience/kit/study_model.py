@@ -11,7 +11,7 @@ import numpy as np
 from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.federated import set_columns, specification_of
+from consilience.estimators.federated import set_columns, set_response, specification_of
 from consilience.estimators.validation import budget_of
 from consilience.kit.study import PrivacyTerms, Study
 from consilience.kit.study_terms import draw_terms
@@ -37,6 +37,7 @@ def _estimator(study: Study, K: int) -> MixtureEstimator:
     else:
         found = MixtureOfRegressions(K, family=model.family, **chosen)
     found.derivation_ = study.derivation
+    set_response(found, (study.response_term,))
     set_columns(found, covariates.names, study.classes, covariates)
     return found
 
@@ -54,7 +55,7 @@ def task_of(
     terms, budget = models[0].columns_.terms, budget_of(models[0])
     specifications = tuple(specification_of(model) for model in models)
     given: dict[str, Any] = {"start": start, "seed": study.seed, "names": terms, "sites": sites}
-    given["institutions"] = institutions or {}
+    given |= {"institutions": institutions or {}, "responses": (study.response_term,)}
     return Task(specifications, len(terms), 1, **given, **budget, sandwich=False)  # no policy lists ScoreProducts
 
 

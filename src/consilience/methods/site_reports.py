@@ -71,7 +71,8 @@ def parameter_columns(task: Task) -> tuple[str, ...]:
     of_X = task.names or tuple(f"x{j}" for j in range(task.d or task.q))
     if task.d == 0:
         return of_X if len(of_X) == task.q else tuple(f"y{j}" for j in range(task.q))
-    return (*of_X, *(("y",) if task.q == 1 else (f"y{j}" for j in range(task.q))))
+    without = ("y",) if task.q == 1 else tuple(f"y{j}" for j in range(task.q))
+    return (*of_X, *(task.responses if len(task.responses) == task.q else without))
 
 
 def cross_likelihood(

@@ -40,6 +40,8 @@ class Task:
         Maximum number of iterations.
     names : tuple of str
         Names of the columns of ``X``, for remarks on sites; empty if they have none.
+    responses : tuple of str
+        Names of the responses, for the same.
     clustered : bool
         Whether the rows of sites have clusters.
     sandwich : bool
@@ -64,6 +66,7 @@ class Task:
     tol: float = 1e-9
     max_iter: int = 500
     names: tuple[str, ...] = ()
+    responses: tuple[str, ...] = ()
     clustered: bool = False
     sandwich: bool = True
     institutions: Mapping[str, str] = field(default_factory=dict)

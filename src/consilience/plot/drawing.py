@@ -229,7 +229,8 @@ def response_label(estimator: FittedMixture, y: Any, at: int) -> str:
     name = named[0 if estimator.mixture_.experts.classes else at] if named is not None else getattr(y, "name", None)
     known = isinstance(name, str) and name != ""
     if estimator.mixture_.experts.classes:
-        return f"P({name if known else 'y'} = {estimator.classes_[at]})"
+        own = next(iter(estimator.response_names_), "y")
+        return f"P({name if known else own} = {estimator.classes_[at]})"
     return str(name) if known else response_names(estimator)[at]
 
 
