@@ -68,6 +68,14 @@ def printed_by(text: str) -> str:
     return " ".join([*outputs, *re.findall(r"^ *>>>.*\n((?: *(?!>>>)\S.*\n)+)", text, re.MULTILINE)])
 
 
+def stored(expression: str) -> str | None:
+    """What the role shows; None where there is nothing."""
+    try:
+        return shown(expression)
+    except (OSError, LookupError, ValueError, TypeError):
+        return None
+
+
 def is_printed(figure: str, text: str) -> bool:
     """Whether a number that the code of a page prints is the figure, if rounded as it is."""
     digits = len(figure.partition(".")[2])
@@ -80,23 +88,24 @@ def figures_in(sentence: str) -> set[str]:
 
 
 def faults_of_holders(page: str, text: str, sentence: str, held: list[str]) -> list[str]:
-    found = []
+    found, stated = [], set[str]()
     for one in held:
         path, _, name = one.partition("::")
-        if name and name not in names_of_tests(path):
+        if one.startswith("result: "):
+            value = stored(one.removeprefix("result: "))
+            found += [f"{page}: {one!r} is not stored"] * (value is None)
+            stated |= set(re.findall(NUMBER, value or ""))
+        elif name and name not in names_of_tests(path):
             found.append(f"{page}: no test {one}")
-        if not name and one not in KINDS and not one.startswith("result: "):
+        elif not name and one not in KINDS:
             found.append(f"{page}: {one!r} is neither a test nor a result nor one of {', '.join(KINDS)}")
-    stored = [shown(one.removeprefix("result: ")) for one in held if one.startswith("result: ")]
-    stated = {number for one in stored for number in re.findall(NUMBER, one)}
-    if stored and page.endswith(".rst"):
-        found += [f"{page}: {one} is typed, use :result:: {sentence}" for one in figures_in(sentence) & stated]
-    elif stored:
-        found += [f"{page}: {one} is not the stored figure: {sentence}" for one in figures_in(sentence) - stated]
+    figures = figures_in(sentence)
+    if page.endswith(".rst"):
+        found += [f"{page}: {one} is typed, use :result:: {sentence}" for one in figures & stated]
+    elif stated:
+        found += [f"{page}: {one} is not the stored figure: {sentence}" for one in figures - stated]
     if held == ["snippet"]:
-        found += [
-            f"{page}: no code prints {one}: {sentence}" for one in figures_in(sentence) if not is_printed(one, text)
-        ]
+        found += [f"{page}: no code prints {one}: {sentence}" for one in figures if not is_printed(one, text)]
     return found
 
 
@@ -108,12 +117,8 @@ def faults(page: str, text: str, table: dict[str, Any]) -> list[str]:
     for sentence in sentences:
         if sentence in table:
             found += faults_of_holders(page, text, sentence, holders(table[sentence]))
-    for expression in re.findall(r":result:`([^`]+)`", text):
-        try:
-            shown(expression)
-        except (OSError, LookupError, ValueError, TypeError) as error:
-            found.append(f"{page}: {expression!r} is not stored: {error}")
-    return found
+    expressions = re.findall(r":result:`([^`]+)`", text)
+    return found + [f"{page}: {expression!r} is not stored" for expression in expressions if stored(expression) is None]
 
 
 def test_every_claim_is_held() -> None:

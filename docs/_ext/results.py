@@ -110,7 +110,7 @@ def found_in(expression: str) -> Any:
     name, table, *rest = [part.strip() for part in expression.split(" | ")]
     rows = replications(name) if table == "records" else stored(name)["tables"][int(table)]["rows"]
     while word := next((word for word in CONDITIONS if word in rest[0]), ""):
-        column, _, value = rest.pop(0).partition(word)
+        column, _, value = rest.pop(0).rpartition(word)  # columns may have the word
         rows = [row for row in rows if CONDITIONS[word](row[column], value)]
     cells = [row[rest[0]] for row in rows]
     for step in rest[1:]:
