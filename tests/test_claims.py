@@ -87,6 +87,10 @@ def figures_in(sentence: str) -> set[str]:
     return {number for figure in FIGURE.finditer(sentence) for number in re.findall(NUMBER, figure[0])}
 
 
+def value_of(figure: str) -> float:
+    return float(figure.replace(",", ""))
+
+
 def faults_of_holders(page: str, text: str, sentence: str, held: list[str]) -> list[str]:
     found, stated = [], set[str]()
     for one in held:
@@ -103,7 +107,9 @@ def faults_of_holders(page: str, text: str, sentence: str, held: list[str]) -> l
     if page.endswith(".rst"):
         found += [f"{page}: {one} is typed, use :result:: {sentence}" for one in figures & stated]
     elif stated:
-        found += [f"{page}: {one} is not the stored figure: {sentence}" for one in figures - stated]
+        values = set(map(value_of, stated))
+        typed = [one for one in figures if value_of(one) not in values]
+        found += [f"{page}: {one} is not the stored figure: {sentence}" for one in typed]
     if held == ["snippet"]:
         found += [f"{page}: no code prints {one}: {sentence}" for one in figures if not is_printed(one, text)]
     return found
