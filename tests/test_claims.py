@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 from functools import cache
@@ -138,6 +139,36 @@ def test_every_claim_is_held(capsys: pytest.CaptureFixture[str]) -> None:
         sys.stdout.write(
             f"\nclaims, first reading: {FIRST}\nclaims, today: {sum(map(len, table.values()))} found, {today}\n"
         )
+
+
+EXPRESSIONS = {
+    "made up | 0 | site is south | rows": "1,200",
+    "made up | 0 | share | max | :.2f": "0.50",
+    "made up | 0 | site is north | share | percent | :.0f": "25",
+    "made up | 0 | share > 0.3 | rows | sum": "1,200",
+    "made up | 0 | share < 0.3 | named | #2": "40",
+    "made up | 0 | rows | count": "2",
+    "made up | 0 | rows minus none | min": "1",
+    "made up | 0 | site is south | rows minus made up | 0 | site is north | rows": "1,100",
+    "made up | 0 | site is south | rows over made up | 0 | site is north | rows | :.0f": "12",
+}
+
+
+def test_an_expression_finds_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"site": "north", "rows": 100, "share": 0.25, "named": "3 of 40", "rows minus none": 1},
+        {"site": "south", "rows": 1200, "share": 0.5, "named": "4 of 50", "rows minus none": 2},
+    ]
+    (tmp_path / "made up.json").write_text(json.dumps({"tables": [{"title": "", "rows": rows}]}))
+    monkeypatch.setattr("results.RESULTS", tmp_path)
+    assert {expression: shown(expression) for expression in EXPRESSIONS} == EXPRESSIONS
+    for wrong in (
+        "made up | 0 | rows",
+        "made up | 0 | site is west | rows",
+        "made up | 1 | rows | sum",
+        "not there | 0 | a",
+    ):
+        assert stored(wrong) is None
 
 
 UNHELD = (
