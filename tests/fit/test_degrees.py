@@ -53,7 +53,7 @@ def test_unknown_labels_cost_rows() -> None:
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     inverse = inverse_information(mixture, statistics, fit.penalty)
     assert inverse is not None
-    rows = effective_rows_of_experts(mixture, statistics, inverse)
+    rows = effective_rows_of_experts(mixture, statistics, inverse, fit.penalty)
     assert np.all(rows < statistics.experts.plain[:2])
     assert np.all(rows > 0.5 * statistics.experts.plain[:2])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import product
@@ -116,6 +116,11 @@ class Derivation:
         """Return the names of all derived columns that one column of the data enters."""
         terms = (term for term in self.formula.terms if any(factor.name == source for factor in term))
         return tuple(name for term in terms for name in self.columns_of(term))
+
+    def named(self, names: Iterable[Any]) -> list[Any]:
+        """Return names of terms as those of their columns; ``a:b`` is ``b:a``, and other names are left as they are."""
+        found = {frozenset(factor.label for factor in term): self.columns_of(term) for term in self.formula.terms}
+        return [column for name in names for column in found.get(frozenset(str(name).split(":")), (name,))]
 
     def columns_of(self, term: Term) -> tuple[str, ...]:
         """Return the names of the columns of a term."""

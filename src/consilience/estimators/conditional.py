@@ -9,7 +9,13 @@ import numpy as np
 
 from consilience.columns.dictionary import chosen_names
 from consilience.estimators.estimator import MixtureEstimator, split_intercept
-from consilience.estimators.validation import requested_order, take_sizes, validate_sizes
+from consilience.estimators.validation import (
+    check_names_shared,
+    check_places_shared,
+    requested_order,
+    take_sizes,
+    validate_sizes,
+)
 from consilience.fit import Specification
 from consilience.fit.inference import expert_means, mean_errors
 from consilience.fit.parameters import parameters
@@ -66,6 +72,7 @@ class ConditionalMixture(MixtureEstimator):
             expert_ridge=self.expert_ridge,
             expert_columns=self._terms_read("expert_features"),
             gate_columns=self._terms_read("gate_features"),
+            shared=self._terms_shared(),
             **of_experts,
         )
 
@@ -75,11 +82,23 @@ class ConditionalMixture(MixtureEstimator):
         formula = None if self.derivation_ is None else self.derivation_.formula
         if self.derivation_ is not None and formula is not None and formula.gate is not None:
             features = self.derivation_.read_by(formula.gate if name == "gate_features" else formula.experts)
-        if features is None:
-            return None
-        chosen, columns = chosen_names(features, self.columns_.names, name), self.columns_.columns
-        owners = [column.name for column in columns for _ in column.terms]
+        return None if features is None else self._places_of(chosen_names(features, self.columns_.names, name))
+
+    def _places_of(self, chosen: set[str]) -> tuple[int, ...]:
+        """Return the places among the terms of those of the chosen columns."""
+        owners = [column.name for column in self.columns_.columns for _ in column.terms]
         return tuple(i for i, owner in enumerate(owners) if owner in chosen)
+
+    def _terms_shared(self) -> tuple[int, ...]:
+        """Return the places among the terms of those whose coefficients are equal in all experts."""
+        shared = getattr(self, "shared", None)
+        if shared is None:
+            return ()
+        check_names_shared(shared, self.columns_.names)
+        if self.derivation_ is not None:
+            shared = self.derivation_.named(shared)
+        places = self._places_of(chosen_names(shared, self.columns_.names, "shared"))
+        return check_places_shared(self, places, self._terms_read("expert_features"))
 
     def _set_attributes(self, mixture: Mixture) -> None:
         coefficients = parameters(mixture).experts  # (K, c, p)

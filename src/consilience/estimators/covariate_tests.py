@@ -16,7 +16,7 @@ from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.validation import budget_of
 from consilience.fit import Fit, Specification, criteria, fit_mixture
 from consilience.fit.mean_inference import hidden_parameters, parameter_parts, reasons_of_parts
-from consilience.fitted.protocols import generator, join_words, terms_read
+from consilience.fitted.protocols import generator, join_words, shared_places, terms_read
 from consilience.model import Rows
 from consilience.numerics.arrays import IntArray
 
@@ -214,9 +214,11 @@ def _parameter_places(model: MixtureEstimator, places: Mapping[str, list[int]]) 
     estimates, inference = model.inference_.estimates, model.inference_
     index = estimates.like(np.arange(len(estimates.flat()), dtype=float))
     centred = estimates.experts.shape[1] > 1 and model.mixture_.experts.classes  # sum to zero over classes
+    of_experts, shared = index.experts[:, : -1 if centred else None], shared_places(model)
     own = [
         *index.gate[:-1][:, places["gate"]].ravel(),
-        *index.experts[:, : -1 if centred else None][:, :, places["experts"]].ravel(),
+        *of_experts[:, :, [j for j in places["experts"] if j not in shared]].ravel(),
+        *of_experts[0][:, [j for j in places["experts"] if j in shared]].ravel(),
     ]
     found = np.array(own, dtype=np.intp)
     if inference.identified is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from consilience.estimators.regressor import RegressionMixture
@@ -23,8 +23,8 @@ class MixtureOfRegressions(RegressionMixture):
         Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
-    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, unknown_levels, formula, n_init, max_iter
-    tol
+    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, unknown_levels, formula, shared, n_init
+    max_iter, tol
     expert_ridge, reg_covar, shape_ratio, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
@@ -66,6 +66,7 @@ class MixtureOfRegressions(RegressionMixture):
         reference_levels: Mapping[str, Any] | None = None,
         unknown_levels: str = "error",
         formula: str | None = None,
+        shared: Sequence[str | int] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,

@@ -25,6 +25,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     gate_kind: Any = "softmax"
     covariance_type: str
     degrees_of_freedom: float | None
+    shared: Sequence[str | int] | None
     reg_covar: float
     shape_ratio: float
 
@@ -211,6 +212,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         ``y`` is then a column of ``X`` unless it is given. See :meth:`from_formula` and :doc:`/how-to/formulas`.
     gate_features, expert_features : sequence of str or int, optional
         Columns that the gate (concomitant variables) and the experts read, by name or index; all by default.
+    shared : sequence of str or int, optional
+        Covariates whose coefficients are equal in all experts, by name or index, as flexmix's ``FLXMRglmfix``: a
+        category for all its levels, and a term of a formula for all its columns. None by default.
     n_init : int
         Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows: as
         many again if they do not agree.
@@ -306,6 +310,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         formula: str | None = None,
         gate_features: Sequence[str | int] | None = None,
         expert_features: Sequence[str | int] | None = None,
+        shared: Sequence[str | int] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,

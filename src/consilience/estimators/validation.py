@@ -169,6 +169,43 @@ def learn_derivation(estimator: MixtureEstimator, parts: Sequence[Any]) -> Deriv
     return found
 
 
+def check_names_shared(shared: Any, names: Sequence[str]) -> None:
+    """Raise an error unless ``shared`` is a list, and for the intercept, which is no covariate."""
+    if not isinstance(shared, Iterable) or isinstance(shared, str):
+        raise InvalidInputError(f"shared={shared!r}: expected a list of names or indices of columns")
+    if {"intercept", "(intercept)"}.difference(names).intersection(map(str, shared)):
+        raise InvalidInputError(
+            "shared: each expert has an intercept of its own; to share it, set fit_intercept=False and add a column of "
+            "ones to X, which can be shared"
+        )
+
+
+def check_places_shared(
+    estimator: MixtureEstimator, shared: tuple[int, ...], read: tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """Return the places of the terms that experts share; raise an error for those that they do not read, and for all.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With its columns.
+    shared, read : tuple of int
+        Places among the terms; None for all.
+    """
+    terms = estimator.columns_.terms
+    of_experts = tuple(range(len(terms))) if read is None else read
+    unread = [terms[j] for j in shared if j not in of_experts]
+    if unread:
+        known = ", ".join(terms[j] for j in of_experts)
+        raise InvalidInputError(f"shared: the experts do not read {', '.join(unread)}; they read {known}")
+    if not estimator.get_params()["fit_intercept"] and shared == of_experts:
+        raise InvalidInputError(
+            "shared names all coefficients of the experts, whose means would be the same: leave one out, or set "
+            "fit_intercept=True"
+        )
+    return shared
+
+
 def read_dictionary(estimator: MixtureEstimator, parts: Sequence[Any]) -> Dictionary:
     """Return the data dictionary of one or several frames or arrays, as the estimator reads them."""
     if not hasattr(estimator, "categorical_features"):

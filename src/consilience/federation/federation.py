@@ -579,6 +579,7 @@ class Federation:
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         task = replace(_task(models, sites, options.journal), institutions=self._institutions)
+        method.check_shared(task.specifications)
         if icl and not all(has_entropy_of_sums(each) for each in task.specifications):
             raise InvalidInputError(
                 f"criterion='icl': the answers of sites do not state the entropy of the responsibilities of "

@@ -75,6 +75,7 @@ class ShapeParameters(Part):
     family: Words
     covariance_type: Structure
     degrees_of_freedom: NotNegative | None
+    shared: Features | None = None
     reg_covar: NotNegative
     shape_ratio: NotNegative = 100.0
 

@@ -27,7 +27,15 @@ import numpy as np
 
 from consilience.model import Mixture, Penalty, Statistics, layout_of
 from consilience.model.expectation import has_short_scores, row_counts
-from consilience.model.information import complete_information, is_informable, move_parameters, penalised_score, ridge
+from consilience.model.information import (
+    complete_information,
+    free_map,
+    is_informable,
+    move_parameters,
+    penalised_score,
+    ridge,
+    share_curvature,
+)
 from consilience.model.received import is_in_range
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
@@ -140,15 +148,15 @@ class NewtonStep:
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """Quadratic model of the penalised likelihood at a mixture: gradient and curvatures.
+    """Quadratic model of the penalised likelihood at a mixture: gradient and curvatures in the free parameters.
 
     Parameters
     ----------
     mixture : Mixture
-    gradient : (P,) array
-    observed : (P, P) array
+    gradient : (F,) array
+    observed : (F, F) array
         ``J + R``.
-    complete : (P, P) array
+    complete : (F, F) array
         ``C + R``.
     """
 
@@ -163,8 +171,9 @@ class Quadratic:
         if statistics.information is None:
             return None
         R = ridge(mixture, penalty)
-        observed, complete = statistics.information + R, complete_information(mixture, statistics) + R
-        return cls(mixture, penalised_score(mixture, statistics, R), observed, complete)
+        curvatures = statistics.information + R, complete_information(mixture, statistics) + R
+        observed, complete = (share_curvature(each, mixture, penalty) for each in curvatures)
+        return cls(mixture, _free_gradient(mixture, statistics, penalty), observed, complete)
 
     def scaled(self, factor: float) -> Quadratic:
         """Return the model over as many times the rows."""
@@ -198,13 +207,25 @@ class Quadratic:
             if step is None:
                 shift = grow_shift(shift, CURVATURE_GROWTH)
                 continue
-            ahead = move_parameters(self.mixture, step.direction) if np.all(np.isfinite(step.direction)) else None
+            ahead = _moved(self.mixture, step.direction, penalty) if np.all(np.isfinite(step.direction)) else None
             if ahead is not None and ahead.experts.admissible(penalty) and is_in_range(ahead):
                 return ahead, step
             if shift > LARGEST_SHIFT:
                 return None
             shift = grow_shift(shift)
         return None
+
+
+def _free_gradient(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array:
+    """Compute the penalised score in the free parameters, ``(F,)``."""
+    gradient = penalised_score(mixture, statistics, ridge(mixture, penalty))
+    return free_map(mixture, penalty).T @ gradient if penalty.shared else gradient
+
+
+def _moved(mixture: Mixture, direction: Array, penalty: Penalty) -> Mixture:
+    """Add ``direction (F,)`` to the free parameters."""
+    delta = free_map(mixture, penalty) @ direction if penalty.shared else direction
+    return move_parameters(mixture, delta)
 
 
 def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> NewtonStep | None:
@@ -532,7 +553,7 @@ class _Point:
         """Return the point with the curvature of another model, if it has none of its own."""
         if other is None or self.model is not None:
             return self
-        gradient = penalised_score(self.mixture, self.statistics, ridge(self.mixture, self.penalty))
+        gradient = _free_gradient(self.mixture, self.statistics, self.penalty)
         return replace(self, model=Quadratic(self.mixture, gradient, other.observed, other.complete), is_chord=True)
 
     @property

@@ -36,6 +36,7 @@ from consilience.fit.starts import Each, Found, Progress, StartEnds, responder, 
 from consilience.fit.survey import SiteReport, Survey
 from consilience.model import ColumnSummary, Mixture, Penalty, Rows
 from consilience.model.expectation import Meat
+from consilience.model.information import free_count
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import one_blas_thread
@@ -131,7 +132,7 @@ class Fit:
     @property
     def parameter_count(self) -> int:
         """Number of free parameters that are identified."""
-        return self.ascent.mixture.parameter_count
+        return free_count(self.ascent.mixture, self.penalty)
 
     @property
     def degeneracy(self) -> str:

@@ -16,18 +16,26 @@ from consilience.fit.parameters import Parameters, coded_jacobian, identificatio
 from consilience.fit.specification import Specification, coefficients_per_row, is_at_bound
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.expectation import Meat, has_short_scores, score_products
-from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable, ridge
+from consilience.model.information import (
+    coefficient_slice,
+    complete_information,
+    free_map,
+    gate_slice,
+    is_informable,
+    ridge,
+    share_curvature,
+)
 from consilience.model.mixture import matching
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, Mask
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, inverse_bounded, solve_symmetric, symmetrise
 from consilience.numerics.threads import one_blas_thread
 
 
-def effective_rows_of_experts(mixture: Mixture, statistics: Statistics, inverse: Array) -> Array:
+def effective_rows_of_experts(mixture: Mixture, statistics: Statistics, inverse: Array, penalty: Penalty) -> Array:
     """Compute the number of labelled rows that would inform each expert as well as its rows do, ``(K,)``.
 
     ``n_k r_k`` with ``n_k = Σ_i w_i τ_ik`` and ``r_k``, the mean fraction of the complete-data information on the
-    expert's coefficients that is left when the labels are not known.
+    expert's coefficients, shared ones included, that is left when the labels are not known.
 
     Parameters
     ----------
@@ -36,18 +44,32 @@ def effective_rows_of_experts(mixture: Mixture, statistics: Statistics, inverse:
         At ``mixture``.
     inverse : (P, P) array
         Inverse of the observed information.
+    penalty : Penalty
+        With the shared coefficients.
     """
     C, at = complete_information(mixture, statistics), coefficient_slice(mixture)
     f = (at.stop - at.start) // mixture.K
-    kept = np.ones(mixture.K)
+    kept, known = np.ones(mixture.K), _inverse_of_shared(C, mixture, penalty)
     for k in range(mixture.K if f else 0):
         own = slice(at.start + k * f, at.start + (k + 1) * f)
         marginal, _ = solve_symmetric(inverse[own, own], np.eye(f))
-        kept[k] = np.trace(solve_symmetric(C[own, own], marginal)[0]) / f
+        left = solve_symmetric(C[own, own], marginal)[0] if known is None else known[own, own] @ marginal
+        kept[k] = np.trace(left) / f
     return np.asarray(statistics.experts.plain[: mixture.K] * np.clip(kept, 0.0, 1.0))
 
 
-def correct_covariance(covariance: Array, estimates: Parameters, rows: Array, p: int) -> Array:
+def coefficients_of_experts(mixture: Mixture, rows: Array, penalty: Penalty) -> Array:
+    """Return how many coefficients the rows of each expert determine, ``(K,)``: of a shared one their share of rows."""
+    shared = coefficients_per_row(mixture) - own_coefficients(mixture, penalty)
+    return np.asarray(own_coefficients(mixture, penalty) + shared * rows / max(float(rows.sum()), 1.0))
+
+
+def own_coefficients(mixture: Mixture, penalty: Penalty) -> int:
+    """Return how many coefficients an expert has that are not shared, of those that one observed number informs."""
+    return coefficients_per_row(mixture, len(penalty.shared) if mixture.K > 1 else 0)
+
+
+def correct_covariance(covariance: Array, estimates: Parameters, rows: Array, p: Array) -> Array:
     """Return the covariance of the reported parameters, corrected for the coefficients that each expert has.
 
     Maximum likelihood divides the residuals of expert ``k`` by its rows ``n``, not by ``n - p``. Standard errors of its
@@ -61,22 +83,55 @@ def correct_covariance(covariance: Array, estimates: Parameters, rows: Array, p:
     estimates : Parameters
     rows : (K,) array
         Effective rows of each expert; the result is NaN for an expert with no more than ``p``.
-    p : int
+    p : (K,) array
     """
     s = estimates.log_shapes.shape[1]
     if s == 0:
         return covariance
-    rows = np.where(rows > p, rows, np.nan)
     shapes = np.arange(len(covariance) - estimates.log_shapes.size, len(covariance))
-    estimated = np.isfinite(covariance[shapes, shapes]).reshape(-1, s).any(axis=1)
-    inflation = np.where(estimated, rows / (rows - p), 1.0)
+    estimated = np.asarray(np.isfinite(covariance[shapes, shapes]).reshape(-1, s).any(axis=1))
+    inflation = _inflations(rows, p, estimated)
     scale = _of_experts(estimates, np.sqrt(inflation), 1.0)
     found = covariance * np.outer(scale, scale)
     found[shapes, shapes] += np.repeat(np.log(inflation) ** 2, s)
     return found
 
 
-def degrees_of_freedom(estimates: Parameters, rows: Array, p: int) -> Array:
+def _inflations(rows: Array, p: Array, estimated: Mask) -> Array:
+    """Return the factors ``n / (n - p)`` of the variances, ``(K,)``; 1 for experts without an estimated shape."""
+    rows = np.where(rows > p, rows, np.nan)
+    return np.where(estimated, rows / (rows - p), 1.0)
+
+
+def _pooled_correction(mixture: Mixture, rows: Array, p: Array, penalty: Penalty) -> Array:
+    """Return factors ``(P,)`` that give shared coefficients the mean correction of all experts, weighted by rows.
+
+    A shared coefficient has one standard error, whatever expert it is read from; :func:`correct_covariance` corrects it
+    in each expert by that of the expert. ``rows`` and ``p``, both ``(K,)``, are in the order of ``mixture``.
+    """
+    factor, experts = np.ones(mixture.parameter_count), mixture.experts
+    s = experts.log_shapes().shape[1]
+    if not (penalty.shared and s):
+        return factor
+    estimated = np.asarray(np.isfinite(experts.log_shapes_jacobian()).all(axis=1).reshape(-1, s).any(axis=1))
+    each = _inflations(rows, p, estimated)
+    known = np.isfinite(each)
+    pooled = float(rows[known] @ each[known]) / max(float(rows[known].sum()), 1.0)
+    of_coefficients = np.ones((experts.K, experts.channels, experts.p))
+    of_coefficients[:, :, list(penalty.shared)] = np.sqrt(pooled / each)[:, None, None]
+    factor[coefficient_slice(mixture)] = of_coefficients.ravel()
+    return factor
+
+
+def _pooled_degrees(degrees: Array, estimates: Parameters, mixture: Mixture, left: float, penalty: Penalty) -> Array:
+    """Return the degrees of freedom ``(D,)`` with those that are ``left`` over all experts for shared coefficients."""
+    found, first = estimates.like(degrees.copy()), int(mixture.design.intercept)
+    columns = [first + mixture.design.read[place - first] for place in penalty.shared]
+    found.experts[:, :, columns] = max(left, 1.0)
+    return found.flat()
+
+
+def degrees_of_freedom(estimates: Parameters, rows: Array, p: Array | float) -> Array:
     """Return the residual degrees of freedom of each reported parameter, ``(D,)``; infinite for the gate."""
     return _of_experts(estimates, np.maximum(rows - p, 1.0), np.inf)
 
@@ -319,9 +374,12 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if step is None or inverse is None:
         reason = "the information is not positive definite: the likelihood is flat in some direction"
         return withhold_inference(estimates, kind, reason)
-    n, p = effective_rows_of_experts(mixture, statistics, inverse)[fit.permutation], coefficients_per_row(mixture)
+    n = effective_rows_of_experts(mixture, statistics, inverse, fit.penalty)
+    p, own = coefficients_of_experts(mixture, n, fit.penalty), own_coefficients(mixture, fit.penalty)
+    factor = _pooled_correction(mixture, n, p, fit.penalty)
+    n, p = n[fit.permutation], p[fit.permutation]
     labels = statistics.gate.plain[: mixture.K][fit.permutation]
-    withheld = withholding_reasons(fit, inverse, step.decrement) | crowding_reasons(mixture, n, labels, p)
+    withheld = withholding_reasons(fit, inverse, step.decrement) | crowding_reasons(mixture, n, labels, own)
     if mixture.K > 1 and fit.two_outcomes and not _has_groups(statistics, mixture.K):
         withheld = dict.fromkeys(("gate", "experts"), TWO_OUTCOMES)
     meat = None if kind == "observed" else products_of_scores(fit, statistics, rows, kind)
@@ -330,11 +388,13 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
         withheld = dict.fromkeys(("gate", "experts"), "all rows are in one cluster, which says nothing about another")
     few = clusters / (clusters - 1) if clusters > 1 else 1.0
     sandwich = None if meat is None else few * (inverse @ meat.products @ inverse)
-    covariance = _reported(fit, inverse, sandwich, kind)
+    pooled = np.outer(factor, factor)
+    covariance = _reported(fit, pooled * inverse, None if sandwich is None else pooled * sandwich, kind)
     known = identification_mask(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
         return Inference(estimates, covariance, kind, step.decrement, withheld, identified=known, clusters=clusters)
     shown, degrees = correct_covariance(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
+    degrees = _pooled_degrees(degrees, estimates, mixture, float(np.sum(n - p)), fit.penalty)
     degrees = np.minimum(degrees, clusters - 1) if clusters else degrees
     return Inference(estimates, shown, kind, step.decrement, withheld, degrees, identified=known, clusters=clusters)
 
@@ -504,11 +564,25 @@ def inference_from_fit(fit: Fit) -> Inference:
 
 
 def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:
-    """Compute ``(J + R)⁻¹ (P, P)``, or None if ``J + R`` is not positive definite."""
+    """Compute ``(J + R)⁻¹ (P, P)``, or None if ``J + R`` is not positive definite.
+
+    With shared coefficients it is the covariance of all parameters if the free ones have ``(J + R)⁻¹``.
+    """
     if statistics.information is None:
         return None
-    L = cholesky_or_none(statistics.information + ridge(mixture, penalty))
+    J = statistics.information + ridge(mixture, penalty)
+    if penalty.shared:
+        return _inverse_of_shared(J, mixture, penalty)
+    L = cholesky_or_none(J)
     return None if L is None else cholesky_solve(L, np.eye(len(L)))
+
+
+def _inverse_of_shared(J: Array, mixture: Mixture, penalty: Penalty) -> Array | None:
+    """Compute ``T (Tᵀ J T)⁻¹ Tᵀ (P, P)`` of the map ``T`` from free parameters to all; None if it does not exist."""
+    if not penalty.shared:
+        return None
+    T, L = free_map(mixture, penalty), cholesky_or_none(share_curvature(J, mixture, penalty))
+    return None if L is None else np.asarray(T @ cholesky_solve(L, T.T))
 
 
 def coefficient_covariances(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array:

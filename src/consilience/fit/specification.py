@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning, TooFewRowsError, warn
 from consilience.fit.climb import Ascent
@@ -15,7 +16,9 @@ from consilience.model.families.base import MomentExperts
 from consilience.model.families.covariance import as_structure
 from consilience.model.families.registry import family_of
 from consilience.model.gates import gate_of
+from consilience.model.information import free_count
 from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Specification:
         Largest ratio of the variances, or dispersions, of two experts; counts need no bound.
     expert_columns, gate_columns : tuple of int or None
         The covariates that experts and gate read, in increasing order; None for all.
+    shared : tuple of int
+        The covariates whose coefficients are equal in all experts, in increasing order.
 
     Examples
     --------
@@ -73,6 +78,7 @@ class Specification:
     degrees_of_freedom: float | None = None
     expert_columns: tuple[int, ...] | None = None
     gate_columns: tuple[int, ...] | None = None
+    shared: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         family_of(self.family)
@@ -112,7 +118,15 @@ class Specification:
             self.shape_ratio,
             gate_form=summary.form(self.intercept, self.gate_columns),
             expert_form=form if self.expert_ridge is None else None,
+            shared=self._shared_places(summary),
         )
+
+    def _shared_places(self, summary: ColumnSummary) -> tuple[int, ...]:
+        """Return the places of the shared coefficients in the design row; a covariate that is not read has none."""
+        if not self.shared:
+            return ()
+        read = self.designs(summary)[0].read
+        return tuple(i + self.intercept for i, j in enumerate(read) if j in self.shared)
 
     @property
     def needs_covariates(self) -> bool:
@@ -222,7 +236,7 @@ def check_size(specification: Specification, rows: Rows, summary: ColumnSummary)
     check_fittable(specification, summary)
     if specification.K == 1 or specification.expert_ridge:
         return
-    P = specification.blank(summary).parameter_count
+    P = _free_parameters(specification, summary)
     n = rows.Y.size if rows.weight is None else rows.Y[rows.weight > 0].size
     said = f"{specification.K} experts have {P:,} parameters"
     if n < P:
@@ -232,12 +246,17 @@ def check_size(specification: Specification, rows: Rows, summary: ColumnSummary)
         warn(f"{what}; {_fewer(specification, summary, n)}", DegenerateFitWarning)
 
 
+def _free_parameters(specification: Specification, summary: ColumnSummary) -> int:
+    """Return the number of free parameters of the mixture to fit."""
+    return free_count(specification.blank(summary), specification.penalty(summary))
+
+
 def _fewer(specification: Specification, summary: ColumnSummary, n: int) -> str:
     """Return how many experts have half as many parameters as responses, or what else helps if it is none.
 
     The number of parameters is a line in the number of experts.
     """
-    two, three = (specification.with_order(K).blank(summary).parameter_count for K in (2, 3))
+    two, three = (_free_parameters(specification.with_order(K), summary) for K in (2, 3))
     most = 2 + (n // 2 - two) // (three - two)
     if 1 <= most < specification.K:
         return f"fit at most {most} expert{'s' * (most > 1)}"
@@ -250,7 +269,7 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
     """Warn of experts with too few rows, with a shape at a bound, or with a rank-deficient design."""
     if reason := degeneracy(ascent, penalty):
         warn(f"{reason}: refit with fewer experts{_remedy(ascent, penalty)}", DegenerateFitWarning)
-    if penalty.expert_ridge == 0 and not ascent.mixture.experts.full_rank(ascent.statistics.experts):
+    if penalty.expert_ridge == 0 and not _has_full_rank(ascent, penalty):
         warn(
             "the covariates are linearly dependent among the rows of an expert: its coefficients are the minimum-norm "
             "solution and have no standard errors; use fewer experts or covariates",
@@ -264,20 +283,33 @@ AT_BOUND = 1.001
 """Multiple of a lower bound up to which a shape is at it."""
 
 
-def coefficients_per_row(mixture: Mixture) -> int:
-    """Return how many coefficients of an expert one observed number informs: ``p``, or ``(C - 1) p`` for C classes."""
-    experts = mixture.experts
-    return experts.p if experts.several_responses else experts.p * experts.channels
+def coefficients_per_row(mixture: Mixture, shared: int = 0) -> int:
+    """Return how many coefficients of an expert one observed number informs: ``p``, or ``(C - 1) p`` for C classes.
+
+    Those that are ``shared`` with other experts are not counted.
+    """
+    experts, own = mixture.experts, mixture.experts.p - shared
+    return own if experts.several_responses else own * experts.channels
+
+
+def _has_full_rank(ascent: Ascent, penalty: Penalty) -> bool:
+    """Whether the coefficients are identified; a shared one is if the rows of all experts together tell it."""
+    experts, moments = ascent.mixture.experts, ascent.statistics.experts
+    T = penalty.sharing(experts.K, experts.channels, experts.p)
+    if T is None:
+        return experts.full_rank(moments)
+    H = T.T @ block_diag(*experts.coefficient_curvature(moments)) @ T
+    return solve_symmetric(H, np.zeros((len(H), 1)))[1]
 
 
 def degeneracy(ascent: Ascent, penalty: Penalty) -> str:
     """Return which expert is none, and by how much: too few rows, or a shape at a bound; empty if all are experts."""
-    return _with_few_rows(ascent) or _with_bounded_shape(ascent, penalty)
+    return _with_few_rows(ascent, penalty) or _with_bounded_shape(ascent, penalty)
 
 
-def _with_few_rows(ascent: Ascent) -> str:
+def _with_few_rows(ascent: Ascent, penalty: Penalty) -> str:
     """Return which expert has too few rows for its coefficients; empty if none."""
-    rows, coefficients = _rows_of_experts(ascent), coefficients_per_row(ascent.mixture)
+    rows, coefficients = _rows_of_experts(ascent), coefficients_per_row(ascent.mixture, len(penalty.shared))
     k, needed = int(np.argmin(rows)), max(ROWS_PER_COEFFICIENT * coefficients, 1.0)
     if len(rows) == 1 or rows[k] >= needed:
         return ""
@@ -310,7 +342,7 @@ def shown_order(ascent: Ascent) -> IntArray:
 
 def _remedy(ascent: Ascent, penalty: Penalty) -> str:
     """Return what helps besides fewer experts."""
-    if _with_few_rows(ascent) or not is_at_bound(ascent.mixture, penalty):
+    if _with_few_rows(ascent, penalty) or not is_at_bound(ascent.mixture, penalty):
         return ""
     if _is_on_floor(ascent.mixture, penalty):
         return ", or drop duplicate rows and responses that are exact functions of X"

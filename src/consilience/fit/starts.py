@@ -292,12 +292,12 @@ def soften_labels(labels: IntArray, K: int) -> Array:
 
 
 def mixture_from(resp: Array, t: StartSample) -> Mixture:
-    """Compute the mixture for responsibilities ``(K, m)`` by an M-step (two for Newton-type steps)."""
+    """Compute the mixture for responsibilities ``(K, m)`` by an M-step (two where one does not lead to its end)."""
     mixture = t.specification.with_order(len(resp)).blank(t.summary)
     if mixture.design.intercept:
         mixture = replace(mixture, experts=mixture.experts.at_level(t.rows))
     penalty = replace(t.specification.penalty(t.summary), shape_ratio=np.inf)
-    for _ in range(1 + mixture.experts.newton_type):
+    for _ in range(2 if mixture.experts.newton_type or penalty.shared else 1):
         mixture = mixture.maximise(expect(mixture, t.rows, given=resp), penalty)
     return mixture
 

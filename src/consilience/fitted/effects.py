@@ -13,7 +13,7 @@ from consilience.fit.inference import (
     predictor_covariance,
     quantile,
 )
-from consilience.fitted.protocols import FittedMixture, response_names, term_names
+from consilience.fitted.protocols import FittedMixture, response_names, shared_places, term_names
 from consilience.model import Design
 from consilience.numerics.arrays import Array, Mask
 
@@ -151,7 +151,8 @@ def effect_count(estimator: FittedMixture) -> int:
     if estimator.mixture_.gate.reads_covariates and K > 1 and has_gate_intervals(estimator):
         gates = 1 if K == 2 else K
     experts, gate = (len(design.read) for design in estimator.coordinates_)
-    return int(gate * gates + experts * speaking * outcomes)
+    shared = len(shared_places(estimator)) if speaking else 0
+    return int(gate * gates + ((experts - shared) * speaking + shared) * outcomes)
 
 
 def is_of_points(estimator: FittedMixture) -> bool:

@@ -195,6 +195,18 @@ def terms_read(estimator: FittedMixture) -> tuple[list[int], list[int]]:
     return _places(estimator, chosen.gate_columns), _places(estimator, chosen.expert_columns)
 
 
+def shared_places(estimator: FittedMixture) -> set[int]:
+    """Return the places of the terms whose coefficients are equal in all experts."""
+    shared = estimator.specification_.shared if estimator.mixture_.K > 1 else ()
+    return {j + int(estimator.mixture_.design.intercept) for j in shared}
+
+
+def expert_term_names(estimator: FittedMixture) -> list[str]:
+    """Return the names of the experts' coefficients, with a mark on those that are equal in all experts."""
+    shared = shared_places(estimator)
+    return [f"{name} (shared)" if i in shared else name for i, name in enumerate(term_names(estimator))]
+
+
 def _places(estimator: FittedMixture, columns: tuple[int, ...] | None) -> list[int]:
     intercept, p = int(estimator.mixture_.design.intercept), len(term_names(estimator))
     return list(range(p)) if columns is None else [*range(intercept), *(j + intercept for j in columns)]

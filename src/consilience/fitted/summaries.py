@@ -14,6 +14,7 @@ from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, part_in_words, quan
 from consilience.fitted.protocols import (
     FittedMixture,
     expert_label,
+    expert_term_names,
     follows_noise,
     model_title,
     noun,
@@ -91,7 +92,7 @@ def _expert_tables(estimator: FittedMixture, level: float) -> list[TextTable]:
     inference = estimator.inference_
     estimates, se, degrees = inference.estimates, inference.standard_errors(), inference.degrees_of_freedom()
     read, outputs = terms_read(estimator)[1], response_names(estimator)
-    names = [term_names(estimator)[i] for i in read]
+    names = [expert_term_names(estimator)[i] for i in read]
     K = estimator.mixture_.K
     if estimates.experts[:, :, read].size <= LONG_UP_TO:
         labels = (
@@ -119,7 +120,7 @@ def expert_facts(estimator: FittedMixture) -> dict[str, list[str]]:
 def wide_parts(estimator: FittedMixture) -> list[CoefficientTable]:
     """Return the experts' wide tables, one for each response."""
     inference, outputs, read = estimator.inference_, response_names(estimator), terms_read(estimator)[1]
-    names, K = [term_names(estimator)[i] for i in read], estimator.mixture_.K
+    names, K = [expert_term_names(estimator)[i] for i in read], estimator.mixture_.K
     estimate, se = (part.experts[:, :, read] for part in (inference.estimates, inference.standard_errors()))
     if len(names) == 1:  # intercepts only: one table of all responses
         return [CoefficientTable("Means", outputs, estimate[:, :, 0], se[:, :, 0], list(range(K)))]

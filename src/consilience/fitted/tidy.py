@@ -13,8 +13,11 @@ from consilience.fitted.protocols import (
     FittedMixture,
     expert_label,
     join_words,
+    noun,
     parameter_keys,
     response_names,
+    shared_places,
+    term_names,
 )
 from consilience.fitted.summaries import gate_part
 from consilience.numerics.arrays import Array
@@ -103,18 +106,23 @@ def _gate_rows(estimator: FittedMixture, reference: int | None) -> list[_Row]:
 
 
 def _expert_rows(estimator: FittedMixture) -> list[_Row]:
-    """Return the coefficients and the shapes of the experts."""
+    """Return the coefficients and the shapes of the experts; one row for a coefficient that all of them share."""
     inference, experts = estimator.inference_, estimator.mixture_.experts
     estimates, errors = inference.estimates.flat(), inference.standard_errors().flat()
     degrees, several = inference.degrees_of_freedom().flat(), len(response_names(estimator))
     against = several / (several - 1) if experts.classes and several > 1 else 1.0  # summing to zero over classes
     odds = against if experts.multiplied else np.nan
-    rows = []
+    rows, names = [], term_names(estimator)
+    shared = {names[place] for place in shared_places(estimator)}
     for i, key in enumerate(parameter_keys(estimator)):
         if key is None or key[0] == estimator.mixture_.gate.part:
             continue
         part, k, response, term = key
-        label, why, figures = expert_label(estimator, k), inference.reason(k), (estimates[i], errors[i], degrees[i])
+        of_all = part == "expert" and term in shared
+        if of_all and k > 0:
+            continue
+        label = f"all {noun(estimator)}s" if of_all else expert_label(estimator, k)
+        why, figures = inference.reason(k), (estimates[i], errors[i], degrees[i])
         if part == "expert":
             rows.append(_Row(part, label, response, term, *figures, why, odds))
         else:

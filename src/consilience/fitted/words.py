@@ -18,6 +18,7 @@ from consilience.fitted.protocols import (
     model_title,
     noun,
     response_names,
+    shared_places,
 )
 
 SHOWN = 3
@@ -74,7 +75,7 @@ def _experts(estimator: FittedMixture, level: float) -> list[str]:
         else:
             parts += [_place(estimator, k, level), _level(estimator, k, level), _slopes(estimator, k, level)]
         paragraphs.append(" ".join(part for part in [*parts, _scatter(estimator, k, level)] if part))
-    return paragraphs
+    return [*paragraphs, _shared_slopes(estimator, level)]
 
 
 # ---------------------------------------------------------------------- the gate
@@ -131,8 +132,21 @@ def _outcomes(estimator: FittedMixture) -> list[str]:
 
 
 def _slopes(estimator: FittedMixture, k: int, level: float) -> str:
-    """Say what goes with the response of an expert."""
-    found = effects.expert_effects(estimator, k, level)
+    """Say what goes with the response of an expert, and not alike with that of all others."""
+    shared = shared_places(estimator)
+    found = [each for each in effects.expert_effects(estimator, k, level) if each.step.place not in shared]
+    return _stated(found)
+
+
+def _shared_slopes(estimator: FittedMixture, level: float) -> str:
+    """Say what goes with the response alike in all experts; empty if there is no such covariate."""
+    shared = shared_places(estimator)
+    found = [each for each in effects.expert_effects(estimator, 0, level) if each.step.place in shared]
+    return f"Alike in all {noun(estimator)}s: {_stated(found)}" if found else ""
+
+
+def _stated(found: Sequence[effects.Effect]) -> str:
+    """State the strongest effects on the response, and name the others."""
     shown = effects.select_supported(found)[:SHOWN]
     told = [_state_effect(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
     return " ".join([f"{join_words(told)}." if told else "", *_rest(found, "its response")]).strip()

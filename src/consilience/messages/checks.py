@@ -91,7 +91,7 @@ def check_local_fit(question: questions.ProposeStart) -> None:
     d, q = len(summary.x_mean), len(summary.y_mean)
     if not (summary.x_products.shape == (d, d) and summary.y_products.shape == (q, q)):
         raise MessageError("the parts of a summary have inconsistent shapes")
-    if any(j >= d for part in (specification.expert_columns, specification.gate_columns) for j in part or ()):
+    if any(j >= d for part in _columns_of(specification) for j in part):
         raise MessageError("the specification reads columns that the summary does not have")
     check_work(question, (specification.K,), d, q)
 
@@ -103,9 +103,14 @@ def check_specification(specification: Specification) -> None:
         raise MessageError(f"a penalty is not a number from 0 to {LARGEST_PENALTY:g}")
     if not 1 <= specification.shape_ratio <= LARGEST_PENALTY:
         raise MessageError(f"the ratio of shapes is not a number from 1 to {LARGEST_PENALTY:g}")
-    for columns in (specification.expert_columns, specification.gate_columns):
-        if columns is not None and not all(a < b for a, b in pairwise((-1, *columns))):
+    for columns in _columns_of(specification):
+        if not all(a < b for a, b in pairwise((-1, *columns))):
             raise MessageError("the columns of a specification are not in increasing order")
+
+
+def _columns_of(specification: Specification) -> tuple[tuple[int, ...], ...]:
+    """Return the lists of covariates that a specification names."""
+    return specification.expert_columns or (), specification.gate_columns or (), specification.shared
 
 
 def check_covariates(summary: CovariateSummary) -> None:

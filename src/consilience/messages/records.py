@@ -167,6 +167,7 @@ SPECIFICATION = Struct(
         "degrees_of_freedom": Maybe(NUMBER),
         "expert_columns": Maybe(COLUMNS),
         "gate_columns": Maybe(COLUMNS),
+        "shared": COLUMNS,
     },
     checks.check_specification,
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError, LargeMessagesWarning, warn
-from consilience.fit import Ascent, Expect, Fit, Problem, infer
+from consilience.fit import Ascent, Expect, Fit, Problem, Specification, infer
 from consilience.fit.climb import Climb, is_over_same_data
 from consilience.fit.fitting import polish
 from consilience.fit.inference import coefficient_covariances
@@ -138,6 +138,13 @@ class FederatedEM(Method):
         check_per_site(self.per_site)
         if self.per_site is not None and self.totals_only:
             raise InvalidInputError("a gate of each site needs the sums of each site: pass totals_only=False")
+
+    def check_shared(self, specifications: Sequence[Specification]) -> None:
+        """Raise an error if experts share coefficients and sites have gates of their own."""
+        if self.per_site is not None and any(specification.shared for specification in specifications):
+            raise InvalidInputError(
+                f"per_site={self.per_site!r} with shared coefficients is not supported: leave one of the two out"
+            )
 
     def question_kinds(self, task: Task) -> Sequence[QuestionKind]:
         """Return what the starts are found by, sums at common models, and what each site says of the result."""
@@ -587,11 +594,12 @@ def guesses(question: ProposeStart) -> Iterator[Mixture]:
     rng = np.random.default_rng(question.seed)
     blank = question.specification.blank(question.summary)
     spread = blank.experts.coefficient_scale(question.summary)
+    shared = question.specification.penalty(question.summary).shared
     for _ in range(GUESSES):
         coefficients = spread * rng.standard_normal(blank.experts.free_coefficients().size) / np.sqrt(blank.design.p)
         experts = blank.experts.moved(coefficients, np.zeros(blank.experts.shape_parameters))
         gate = blank.gate.moved(0.1 * rng.standard_normal(blank.gate.parameter_count))
-        yield replace(blank, gate=gate, experts=experts)
+        yield replace(blank, gate=gate, experts=experts.with_shared(shared))
 
 
 # ---------------------------------------------------------------- size of answers

@@ -161,6 +161,12 @@ class Method(ABC):
     partial: ClassVar[bool] = False
     """Whether sites may be absent in some rounds, so that ``on_drop="skip"`` is allowed."""
 
+    def check_shared(self, specifications: Sequence[Specification]) -> None:
+        """Raise an error if experts share coefficients, which a method can fit that overrides this."""
+        if any(specification.shared for specification in specifications):
+            name = type(self).__name__
+            raise InvalidInputError(f"{name} fits no shared coefficients: leave shared out, or use FederatedEM()")
+
     @property
     def budget(self) -> Budget | None:
         """What each site may spend on noisy answers; None without noise."""

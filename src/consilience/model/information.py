@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from consilience.model import multinomial
 from consilience.model.mixture import Mixture
@@ -70,6 +71,31 @@ def move_parameters(mixture: Mixture, delta: Array) -> Mixture:
         gate=mixture.gate.moved(delta[gate_slice(mixture)]),
         experts=mixture.experts.moved(delta[coefficient_slice(mixture)], delta[shape_slice(mixture)]),
     )
+
+
+# ---------------------------------------------------------------------- shared coefficients
+
+
+def free_map(mixture: Mixture, penalty: Penalty) -> Array:
+    """Return the matrix ``(P, F)`` from the parameters that remain free if some coefficients are shared to all."""
+    experts, at = mixture.experts, coefficient_slice(mixture)
+    sharing = penalty.sharing(experts.K, experts.channels, experts.p)
+    if sharing is None:
+        return np.eye(mixture.parameter_count)
+    return np.asarray(block_diag(np.eye(at.start), sharing, np.eye(mixture.parameter_count - at.stop)))
+
+
+def free_count(mixture: Mixture, penalty: Penalty) -> int:
+    """Return the number of free parameters, each shared coefficient counted once."""
+    return mixture.parameter_count - (mixture.K - 1) * mixture.experts.channels * len(penalty.shared)
+
+
+def share_curvature(J: Array, mixture: Mixture, penalty: Penalty) -> Array:
+    """Return second derivatives ``(F, F)`` in the free parameters from those ``(P, P)`` in all."""
+    if not penalty.shared:
+        return J
+    T = free_map(mixture, penalty)
+    return np.asarray(T.T @ J @ T)
 
 
 # ---------------------------------------------------------------------- from statistics

@@ -214,12 +214,12 @@ class Mixture:
         """M-step: exact if a closed form exists, otherwise ``fraction`` of one Newton step; shapes within bounds."""
         intercept = self.design.intercept
         gate = self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction)
-        experts = self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction)
+        experts = self.experts.shared_step(statistics.experts, penalty, intercept=intercept, fraction=fraction)
         return replace(self, gate=gate, experts=experts.bounded(penalty, statistics.experts.plain[: self.K]))
 
     def bounded(self, penalty: Penalty) -> Mixture:
-        """Return the mixture with the experts' shapes within the bounds of ``penalty``."""
-        experts = self.experts.bounded(penalty)
+        """Return the mixture with shapes within the bounds of ``penalty`` and its shared coefficients equal."""
+        experts = self.experts.with_shared(penalty.shared).bounded(penalty)
         return self if experts is self.experts else replace(self, experts=experts)
 
     @property

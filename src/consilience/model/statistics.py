@@ -121,7 +121,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """Ridges of a fit and bounds of its shapes; they are not part of the statistics.
+    """Ridges of a fit, bounds of its shapes and shared coefficients; they are not part of the statistics.
 
     The penalised log-likelihood is ``Σ_i ll_i - (gate_ridge / 2) Σ_k alpha_kᵀ F alpha_k`` in the coordinates of the
     mixture's design with ``Σ_k alpha_k = 0``, and likewise for the coefficients of experts. With the correlation of the
@@ -139,6 +139,8 @@ class Penalty:
         Largest ratio of the shapes of two experts, in the same order; infinite for no bound.
     gate_form, expert_form : (p, p) array or None
         Positive semidefinite matrix ``F``, zero for the intercept; None for the sum of squared slopes.
+    shared : tuple of int
+        Places in the design row of the coefficients that are equal in all experts.
 
     Examples
     --------
@@ -155,6 +157,7 @@ class Penalty:
     shape_ratio: float = np.inf
     gate_form: Array | None = None
     expert_form: Array | None = None
+    shared: tuple[int, ...] = ()
 
     def gate_matrix(self, p: int, *, intercept: bool) -> Array:
         """Return the second derivative of the ridge by one expert's gate coefficients, ``(p, p)``."""
@@ -163,6 +166,26 @@ class Penalty:
     def expert_matrix(self, p: int, *, intercept: bool) -> Array:
         """Return the second derivative of the ridge by the coefficients of one expert's predictor, ``(p, p)``."""
         return _matrix(self.expert_ridge, self.expert_form, p, intercept)
+
+    def sharing(self, K: int, channels: int, p: int) -> Array | None:
+        """Return the matrix ``(K channels p, F)`` of 0 and 1 from free coefficients to all; None if all are free.
+
+        Coefficients are ordered by expert, then by linear predictor.
+
+        Examples
+        --------
+        >>> Penalty(shared=(1,)).sharing(2, 1, 2)
+        array([[1., 0., 0.],
+               [0., 1., 0.],
+               [0., 0., 1.],
+               [0., 1., 0.]])
+        """
+        if K == 1 or not self.shared:
+            return None
+        places = np.arange(K * channels * p).reshape(K, channels, p)
+        places[:, :, list(self.shared)] = places[0][:, list(self.shared)]
+        free, index = np.unique(places, return_inverse=True)
+        return np.eye(len(free))[index.ravel()]
 
 
 def _matrix(ridge: float, form: Array | None, p: int, intercept: bool) -> Array:

@@ -174,8 +174,11 @@ def _group_entries(
         chosen = [known[drawing.find_place(name, known, "names")] for name in wanted]
     outputs = list(dict.fromkeys(entry["response"] for entry in entries))
     found: dict[str, list[Entry]] = {}
+    shown = dict(zip(protocols.term_names(estimator), protocols.expert_term_names(estimator), strict=True))
     for output, term in product(outputs, chosen):
-        parts = [output] * (len(outputs) > 1) + [term] * (term != "" and protocols.term_names(estimator) != [term])
+        parts = [output] * (len(outputs) > 1)
+        if term != "" and protocols.term_names(estimator) != [term]:
+            parts.append(shown[term] if entries[0]["part"] == "expert" else term)
         label = ": ".join(parts) or entries[0]["part"].replace("_", " ")
         found[label] = [entry for entry in entries if (entry["response"], entry["term"]) == (output, term)]
     return found

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
-from consilience.numerics.linalg import is_semidefinite
+from consilience.numerics.linalg import cap_step, is_semidefinite, solve_symmetric
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,8 @@ class Experts(ABC):
     """Name of ``exp`` of a shape parameter in tables, such as ``"variance"``; of the first if an expert has several."""
     multiplied: ClassVar[str] = ""
     """What ``exp`` of a coefficient multiplies, such as ``"rate"``; empty if a coefficient adds to the mean."""
+    longest_step: ClassVar[float] = 30.0
+    """Largest change of a coefficient in one Newton step."""
     relaxes: ClassVar[Mapping[str, str]] = {}
     """For other families: what further experts of them may model that this family has, such as ``"overdispersion"``."""
     in_papers: ClassVar[str] = ""
@@ -427,6 +430,33 @@ class Experts(ABC):
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """M-step: exact, or ``fraction`` of a Newton step."""
 
+    def shared_step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
+        """M-step whose coefficients :attr:`Penalty.shared` are equal in all experts: one system for all of them.
+
+        Shapes maximise at the current coefficients, as :meth:`shapes_at`. Coefficients maximise at these shapes where
+        the M-step has a closed form; otherwise they move by ``fraction`` of a Newton step at the current ones.
+        """
+        T = penalty.sharing(self.K, self.channels, self.p)
+        if T is None:
+            return self.step(moments, penalty, intercept=intercept, fraction=fraction)
+        shaped = self.with_shape_values(self.shapes_at(moments, penalty))
+        at = self if self.newton_type else shaped
+        R = at.ridge(penalty, intercept=intercept)
+        uphill = at.score(moments)[0].ravel() - R @ at.free_coefficients()
+        H = block_diag(*at.coefficient_curvature(moments)) + R
+        direction = T @ solve_symmetric(T.T @ H @ T, (T.T @ uphill)[:, None])[0][:, 0]
+        if self.newton_type:
+            direction = fraction * cap_step(direction, self.longest_step)
+        return shaped.moved(direction, np.zeros(self.shape_parameters))
+
+    def with_shared(self, shared: Sequence[int]) -> Self:
+        """Return the experts with their mean over all experts as coefficients at these places of the design row."""
+        if self.K == 1 or not shared:
+            return self
+        B, columns = self.B.copy(), list(shared)
+        B[..., columns] = B[..., columns].mean(axis=0)
+        return replace(self, B=B)  # type: ignore[type-var]  # every family is a dataclass
+
     def full_rank(self, moments: Moments) -> bool:
         """Whether the coefficients are identified; with a ridge they always are."""
         return True
@@ -477,6 +507,11 @@ class Experts(ABC):
     def full_curvature(self) -> bool:
         """Whether the moments contain the full curvature rather than a bound on it."""
         return True
+
+    def coefficient_curvature(self, moments: Moments) -> Array:
+        """Compute the curvature ``(K, f, f)`` by which an M-step moves coefficients, positive semidefinite."""
+        f = self.channels * self.p
+        return self.complete(moments)[:, :f, :f]
 
     @abstractmethod
     def complete(self, moments: Moments) -> Array:

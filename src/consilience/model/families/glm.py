@@ -47,8 +47,6 @@ class GeneralisedLinearExperts(Experts):
 
     message_fields: ClassVar[MessageFields] = {"B": (2,)}
     link = "log"
-    longest_step: ClassVar[float] = 30.0
-    """Largest change of a coefficient in one step."""
     largest_predictor: ClassVar[float] = LARGEST_PREDICTOR
     """Linear predictors are cut here."""
 

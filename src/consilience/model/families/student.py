@@ -326,6 +326,11 @@ class StudentExperts(GeneralisedLinearExperts):
         of_nu = DEGREES.inward(nu, 0.5 * (nu * (n * gap - logs) + of_scale))
         return coefficients[:, None], np.column_stack([of_scale, of_nu])
 
+    def coefficient_curvature(self, moments: Moments) -> Array:
+        """Compute ``(1 + 1 / ν) Σ τ c x xᵀ / s²``, that of weighted least squares."""
+        units = (1 + 1 / self.nu) / self.scale**2
+        return units[:, None, None] * unpack(moments.second[: self.K])
+
     def complete(self, moments: Moments) -> Array:
         """Compute minus the second derivative in coefficients, ``log s`` and ``log ν``, ``(K, p + m, p + m)``."""
         n, c, cc, logs = np.split(moments.plain, 4)

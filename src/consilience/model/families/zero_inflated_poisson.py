@@ -156,6 +156,10 @@ class ZeroInflatedPoissonExperts(ZeroOddsExperts):
         n, extra, _ = np.split(moments.plain, 3)
         return moments.first[: self.K, None], self.inward_score(extra - n * self.share)
 
+    def coefficient_curvature(self, moments: Moments) -> Array:
+        """Compute that of the counts that are not zeros of another kind."""
+        return unpack(moments.second[: self.K])
+
     def complete(self, moments: Moments) -> Array:
         """Compute minus the second derivative in coefficients and ``log ω``, ``(K, p + 1, p + 1)``."""
         n, _, spread = np.split(moments.plain, 3)
