@@ -1147,6 +1147,27 @@ DEFECTS = (
         "and nothing leaves the site",
         "test_claims.py",
     ),
+    Defect(
+        "open markers of doubtful fits below their curve",
+        "plot/estimates.py",
+        'mfc="white",\n                zorder=3)',
+        'mfc="white",\n                zorder=2)',
+        "plot/test_estimates.py",
+    ),
+    Defect(
+        "others at their overall means in a picture of correlated covariates",
+        "plot/along.py",
+        "    if not partial:\n        centred",
+        "    if False:\n        centred",
+        "plot/test_drawing.py",
+    ),
+    Defect(
+        "rates of bins without the sizes of rows",
+        "plot/curves.py",
+        "np.bincount(codes, own * sizes)",
+        "np.bincount(codes, own)",
+        "plot/test_curves.py",
+    ),
 )
 
 

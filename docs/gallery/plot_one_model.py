@@ -42,8 +42,8 @@ plt.show()
 # %%
 # Experts over the data
 # ---------------------
-# Lines are the mean responses of the experts, with pointwise confidence bands; age is held at its
-# mean. A point has the colour and the marker of its most probable expert, and is the greyer the less
+# Lines are the mean responses of the experts, with pointwise confidence bands; age is at its mean
+# given the dose. A point has the colour and the marker of its most probable expert, and is the greyer the less
 # certain that is.
 
 plot.experts(model, X, y, "dose (mg)")

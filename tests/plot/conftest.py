@@ -113,6 +113,30 @@ def cars() -> Fitted:
     return Fitted(model.fit(X, y), X, y)
 
 
+@pytest.fixture(scope="session")
+def correlated() -> Fitted:
+    """Two regressions of minutes of a flight, on distance and, nearly the same, time in the air."""
+    rng = np.random.default_rng(0)
+    distance = rng.uniform(0.2, 3, 600)
+    X = np.column_stack([distance, 100 * distance + 5 * rng.normal(size=600), rng.random(600) < distance / 3])
+    y = np.where(rng.random(600) < 0.6, 50, 0) + X @ [-90.0, 1.0, 5.0] + 2 * rng.normal(size=600)
+    X = pd.DataFrame(X, columns=["distance", "minutes", "night"])
+    return Fitted(MixtureOfRegressions(2, random_state=0).fit(X, y), X, y)
+
+
+@pytest.fixture(scope="session")
+def ports() -> Fitted:
+    """Experts and a gate that read a category of three levels beside a number."""
+    rng = np.random.default_rng(0)
+    port = rng.choice(["Lisbon", "Oslo", "Riga"], 900, p=[0.5, 0.3, 0.2])
+    X = pd.DataFrame({"load": rng.normal(size=900) + (port == "Oslo"), "port": port})
+    share = pd.Series(port).map({"Lisbon": 0.8, "Oslo": 0.5, "Riga": 0.0}).to_numpy()
+    first = rng.random(900) < share
+    y = np.where(first, 10 + X["load"] + 3 * (port == "Oslo"), -X["load"] - 2 * (port == "Riga"))
+    y = y + 0.5 * rng.normal(size=900)
+    return Fitted(MixtureOfExpertsRegressor(2, random_state=0).fit(X, y), X, y)
+
+
 SITES = ("north", "south", "east", "west", "far", "tiny")
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.markers import MarkerStyle
@@ -28,7 +29,7 @@ def points(ax, K) -> Sequence:
 
 def test_lines_are_the_means_of_the_experts_with_the_others_at_their_means(regressor):
     model, X, _ = regressor
-    ax = plot.experts(*regressor, "dose")
+    ax = plot.experts(*regressor, "dose", partial=True)
     assert len(ax.lines) == 3
     for k, line in enumerate(ax.lines):
         x, y = line.get_data()
@@ -37,6 +38,44 @@ def test_lines_are_the_means_of_the_experts_with_the_others_at_their_means(regre
         np.testing.assert_allclose(y, model.intercept_[k] + at @ model.coef_[k], rtol=0, atol=1e-12)
         assert to_hex(line.get_color()).upper() == mark(k).colour
     assert (x[0], x[-1]) == (X["dose"].min(), X["dose"].max())
+
+
+def test_lines_pass_through_the_rows_if_covariates_are_correlated(correlated):
+    model, X, y = correlated
+    ax = plot.experts(*correlated, "minutes")
+    x = ax.lines[0].get_xdata()
+    others = [np.polynomial.Polynomial.fit(X["minutes"], X[name], 1)(x) for name in ("distance", "night")]
+    low, high = X.min(), X.max()
+    at = np.column_stack([np.clip(others[0], low.iloc[0], high.iloc[0]), x, np.clip(others[1], 0, 1)])
+    for k, line in enumerate(ax.lines):
+        np.testing.assert_allclose(line.get_ydata(), model.intercept_[k] + at @ model.coef_[k], rtol=0, atol=1e-8)
+    assert ax.get_xlabel() == "minutes\n(other covariates at their means given minutes)"
+    off = [_distance_from_own_line(plot.experts(*correlated, "minutes", partial=partial), y) for partial in (0, 1)]
+    assert max(off) < 5  # raw responses about lines through them; moved ones about partial lines
+
+
+def _distance_from_own_line(ax, y):
+    """Return the median distance of points from the line of their expert."""
+    distances = [
+        np.abs(part.get_offsets().data[:, 1] - np.interp(part.get_offsets().data[:, 0], *line.get_data()))
+        for part, line in zip(points(ax, 2), ax.lines, strict=True)
+    ]
+    return np.median(np.concatenate(distances))
+
+
+def test_a_partial_line_has_the_slope_of_its_coefficient_and_residuals_of_the_rows(correlated):
+    model, X, y = correlated
+    ax = plot.experts(*correlated, "minutes", partial=True)
+    likely = model.responsibilities(X, y).argmax(axis=1)
+    mean = X.mean().to_numpy()
+    for k, (part, line) in enumerate(zip(points(ax, 2), ax.lines, strict=True)):
+        x, height = line.get_data()
+        np.testing.assert_allclose(np.diff(height) / np.diff(x), model.coef_[k, 1], rtol=1e-8)
+        own = likely == k
+        residuals = y[own] - model.intercept_[k] - X[own].to_numpy() @ model.coef_[k]
+        moved = model.intercept_[k] + np.array([[mean[0], v, mean[2]] for v in X["minutes"][own]]) @ model.coef_[k]
+        np.testing.assert_allclose(part.get_offsets()[:, 1], moved + residuals, rtol=0, atol=1e-8)
+    assert ax.get_xlabel() == "minutes\n(other covariates at their means)"
 
 
 def test_a_line_ends_where_the_gate_gives_its_expert_nothing():
@@ -93,7 +132,7 @@ def test_each_row_is_a_point_in_the_shade_of_its_responsibilities(regressor):
 
 def test_labels_are_the_names_of_the_columns(regressor, lines):
     ax = plot.experts(*regressor, 2)
-    assert ax.get_xlabel() == "body mass index\n(other covariates at their means)"
+    assert ax.get_xlabel() == "body mass index\n(other covariates at their means given body mass index)"
     assert ax.get_ylabel() == "pressure"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["expert 1", "expert 2", "expert 3"]
     ax = plot.experts(*lines)
@@ -108,7 +147,7 @@ def test_a_name_and_a_number_give_the_same_picture(regressor):
 
 def test_indicators_of_categories_are_held_at_their_means(cars):
     model, X, _ = cars
-    ax = plot.experts(*cars, "age")
+    ax = plot.experts(*cars, "age", partial=True)
     assert len(ax.collections) == 4  # points and bands
     for k, line in enumerate(ax.lines):
         gas = np.mean(X["fuel"] == "gas")
@@ -116,32 +155,112 @@ def test_indicators_of_categories_are_held_at_their_means(cars):
         np.testing.assert_allclose(line.get_ydata(), expected, rtol=0, atol=1e-12)
 
 
-def test_counts_are_divided_by_their_exposure(counts):
+def test_counts_with_exposure_are_drawn_as_rates_of_bins(counts):
     (model, X, y), exposure = counts
-    ax = plot.experts(model, X, y, 0, exposure=exposure)
-    drawn = np.sort(np.concatenate([part.get_offsets()[:, 1] for part in points(ax, 2)]))
-    np.testing.assert_allclose(drawn, np.sort(y / exposure), rtol=1e-12)
-    assert ax.get_ylabel() == "y / exposure"
+    ax = plot.experts(model, X, y, 0, exposure=exposure, partial=True)
     x = ax.lines[0].get_xdata()
     at = np.column_stack([x, np.full(len(x), X[:, 1].mean())])
-    expected = np.exp(model.intercept_[1] + at @ model.coef_[1])
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), expected, rtol=1e-12)
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), np.exp(model.intercept_[1] + at @ model.coef_[1]), rtol=1e-10)
+    assert ax.get_ylabel() == "y / exposure"
+    ax = plot.experts(model, X, y, 0, exposure=exposure)
+    resp, rank = model.responsibilities(X, y, exposure=exposure), np.argsort(np.argsort(X[:, 0]))
+    bin_of = rank // 25  # 500 rows in 20 bins
+    for k, part in enumerate(points(ax, 2)):
+        weights = [resp[bin_of == b, k] for b in range(20)]
+        place = [np.average(X[bin_of == b, 0], weights=w) for b, w in enumerate(weights)]
+        rate = [w @ y[bin_of == b] / (w @ exposure[bin_of == b]) for b, w in enumerate(weights)]
+        np.testing.assert_allclose(part.get_offsets(), np.column_stack([place, rate]), rtol=1e-10)
 
 
-def test_the_axis_is_cut_if_a_small_exposure_gives_a_far_rate(counts):
+def test_rates_moved_to_the_means_of_the_others_lie_about_the_line(counts):
+    """The score of the intercept is zero at the maximum: weighted responses are weighted sizes times fitted rates."""
     (model, X, y), exposure = counts
-    small = exposure.copy()
-    small[y.argmax()] = 1e-3
-    ax = plot.experts(model, X, y, 0, exposure=small)
-    above = np.sum(y / small > ax.get_ylim()[1])
-    assert 0 < above <= 5
-    assert ax.get_ylabel() == f"y / exposure\n(rows above, not shown: {above})"
-    assert max(line.get_ydata().max() for line in ax.lines) < ax.get_ylim()[1] < y.max() / 1e-3
+    resp = model.responsibilities(X, y, exposure=exposure)
+    fitted = np.exp(model.intercept_ + X @ model.coef_.T)
+    np.testing.assert_allclose(resp.T @ y, np.sum(resp * fitted * exposure[:, None], axis=0), rtol=1e-4)
+    ax = plot.experts(model, X, y, 0, exposure=exposure, partial=True)
+    for part, line in zip(points(ax, 2), ax.lines, strict=True):
+        offsets = part.get_offsets().data
+        assert np.median(np.abs(np.log(offsets[:, 1] / np.interp(offsets[:, 0], *line.get_data())))) < 0.15
+
+
+def test_the_area_of_a_bin_grows_with_its_size(counts):
+    model, X, y = counts[0]
+    sizes = np.where(X[:, 0] > 0.5, 20.0, 1.0)
+    resp, bin_of = model.responsibilities(X, y, exposure=sizes), np.argsort(np.argsort(X[:, 0])) // 25
+    total = np.array([[own[bin_of == b] @ sizes[bin_of == b] for b in range(20)] for own in resp.T])
+    drawn = [part.get_sizes() for part in points(plot.experts(model, X, y, 0, exposure=sizes), 2)]
+    for k in range(2):
+        shown = np.array([resp[bin_of == b, k].sum() > 0.25 for b in range(20)])
+        np.testing.assert_allclose(drawn[k], np.maximum(90 * total[k, shown] / total.max(), 12), rtol=1e-10)
+    assert min(map(min, drawn)) < max(map(max, drawn))
+
+
+def test_a_category_is_one_picture(ports):
+    model, X, _ = ports
+    ax = plot.experts(*ports, "port")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["Lisbon", "Oslo", "Riga"]
+    at = pd.DataFrame({"load": X.groupby("port")["load"].mean(), "port": ["Lisbon", "Oslo", "Riga"]})
+    means = model.predict_experts(at)
+    expected = means if means.shape[0] == 3 else means.T
+    high = int(np.argmax(model.intercept_))
+    for k, line in enumerate(ax.lines[:2]):
+        shown = expected[:, k].copy()
+        if k == high:
+            shown[2] = np.nan  # the gate gives no row of Riga this expert
+        np.testing.assert_allclose(line.get_ydata(), shown, rtol=0, atol=1e-8)
+        assert line.get_linestyle() == "None"
+        np.testing.assert_allclose(line.get_xdata(), np.arange(3) + (-0.175, 0.175)[k], rtol=0, atol=1e-12)
+    assert ax.get_xlabel() == "port\n(other covariates at their means given port)"
+
+
+def test_bars_of_a_category_are_the_intervals_of_its_means(ports):
+    model, X, _ = ports
+    ax = plot.experts(*ports, "port", partial=True)
+    at = np.column_stack([np.full(3, X["load"].mean()), [0, 1, 0], [0, 0, 1]])
+    lower, upper = expert_bands(model, at, 0, 0.95)
+    low = 1 - int(np.argmax(model.intercept_))
+    bars = np.array([segment[:, 1] for segment in ax.collections[2 + low].get_segments()])
+    np.testing.assert_allclose(bars, np.column_stack([lower[low], upper[low]]), rtol=1e-10)
+
+
+def test_rows_of_a_category_lie_in_the_strip_of_their_level_and_expert(ports):
+    model, X, y = ports
+    likely = model.responsibilities(X, y).argmax(axis=1)
+    place = X["port"].map({"Lisbon": 0, "Oslo": 1, "Riga": 2}).to_numpy()
+    for k, part in enumerate(points(plot.experts(*ports, "port"), 2)):
+        x, height = part.get_offsets().T
+        assert np.abs(x - place[likely == k] - (-0.175, 0.175)[k]).max() < 0.15
+        np.testing.assert_array_equal(height, y[likely == k])
+
+
+def test_a_gate_over_a_category_has_the_probabilities_of_its_levels(ports):
+    model, X, _ = ports
+    ax = plot.gate(model, X, "port")
+    at = pd.DataFrame({"load": X.groupby("port")["load"].mean(), "port": ["Lisbon", "Oslo", "Riga"]})
+    for k, line in enumerate(ax.lines):
+        np.testing.assert_allclose(line.get_ydata(), model.predict_gate(at)[:, k], rtol=0, atol=1e-8)
+        assert line.get_linestyle() == "None"
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["Lisbon", "Oslo", "Riga"]
+
+
+def test_a_category_that_is_all_that_is_read_needs_no_name(cars):
+    ax = plot.gate(cars.model, cars.X)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["False", "True"]
+
+
+def test_names_of_many_levels_are_turned():
+    rng = np.random.default_rng(0)
+    names = [f"a long name of level {i}" for i in range(4)]
+    X = pd.DataFrame({"port": rng.choice(names, 200)})
+    model = MixtureOfRegressions(1, random_state=0).fit(X, rng.normal(size=200))
+    ax = plot.experts(model, X, rng.normal(size=200))
+    assert {text.get_rotation() for text in ax.get_xticklabels()} == {90}
 
 
 def test_a_class_is_drawn_above_one_and_the_others_below_zero(binary):
     model, X, y = binary
-    ax = plot.experts(model, X, y, 0, response=0)
+    ax = plot.experts(model, X, y, 0, response=0, partial=True)
     likely = model.responsibilities(X, y).argmax(axis=1)
     for k, part in enumerate(points(ax, 2)):
         away = 0.03 * (k + 1)
@@ -294,7 +413,7 @@ def test_a_row_of_zeros_has_no_uncertainty_without_an_intercept():
 
 
 @pytest.mark.parametrize("reason", ["withheld", "unknown"])
-def test_there_are_no_bands_where_intervals_are_withheld(lines, reason):
+def test_bounds_are_missing_where_intervals_are_withheld(lines, reason):
     model = copy.copy(lines.model)
     inference = copy.copy(model.inference_)
     if reason == "withheld":
@@ -302,7 +421,17 @@ def test_there_are_no_bands_where_intervals_are_withheld(lines, reason):
     else:
         object.__setattr__(inference, "covariance", np.full_like(inference.covariance, np.nan))
     model.inference_ = inference
-    assert expert_bands(model, lines.X, 0, 0.95) is None
+    assert np.isnan(expert_bands(model, lines.X, 0, 0.95)).all()
+
+
+def test_an_expert_without_intervals_leaves_the_others_their_bands(lines):
+    model = copy.copy(lines.model)
+    model.inference_ = copy.copy(model.inference_)
+    object.__setattr__(model.inference_, "withheld", {"expert 0": "it has few rows"})
+    ax = plot.experts(model, lines.X, lines.y)
+    (band,) = ax.collections[2:]
+    assert to_hex(band.get_facecolor()[0]).upper() == mark(1).colour
+    assert ax.get_xlabel() == "x0\nIntervals of component 1 withheld: it has few rows."
 
 
 def test_the_level_is_that_of_the_normal_distribution_for_infinite_degrees_of_freedom(counts):
@@ -318,7 +447,7 @@ def test_the_level_is_that_of_the_normal_distribution_for_infinite_degrees_of_fr
 
 def test_curves_are_the_gate_probabilities(regressor):
     model, X, _ = regressor
-    ax = plot.gate(model, X, "age")
+    ax = plot.gate(model, X, "age", partial=True)
     assert len(ax.lines) == 3
     x = ax.lines[0].get_xdata()
     at = X.mean().to_frame().T.loc[np.zeros(len(x), dtype=int)].assign(age=x)
@@ -340,7 +469,7 @@ def test_a_gate_along_an_indicator_ends_at_the_probabilities_of_its_levels(cars)
 
 def test_a_map_has_the_shades_of_the_gate_probabilities(regressor):
     model, X, _ = regressor
-    ax = plot.gate(model, X, ("age", 1))
+    ax = plot.gate(model, X, ("age", 1), partial=True)
     (image,) = ax.images
     drawn = image.get_array()
     left, right, bottom, top = image.get_extent()
@@ -374,6 +503,25 @@ def test_constant_weights_are_level_lines(lines):
     ax = plot.gate(lines.model, lines.X)
     for k, line in enumerate(ax.lines):
         np.testing.assert_allclose(line.get_ydata(), lines.model.predict_gate(lines.X)[0, k], rtol=0, atol=1e-12)
+
+
+def test_the_gate_along_correlated_covariates_is_that_of_rows_that_exist(correlated):
+    _, X, y = correlated
+    model = MixtureOfExpertsRegressor(2, random_state=0).fit(X, y)
+    ax = plot.gate(model, X, "minutes")
+    x = ax.lines[0].get_xdata()
+    others = [np.polynomial.Polynomial.fit(X["minutes"], X[name], 1)(x) for name in ("distance", "night")]
+    at = X.iloc[np.zeros(len(x), dtype=int)].assign(
+        distance=np.clip(others[0], X["distance"].min(), X["distance"].max()), minutes=x, night=np.clip(others[1], 0, 1)
+    )
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), model.predict_gate(at)[:, 0], rtol=0, atol=1e-8)
+    assert ax.get_xlabel() == "minutes\n(other covariates at their means given minutes)"
+    assert plot.gate(model, feature="minutes").get_xlabel() == "minutes\n(other covariates at their means)"
+
+
+def test_a_constant_gate_without_a_covariate_is_an_error_that_says_so(correlated):
+    with pytest.raises(InvalidInputError, match=r"the gate is constant.*model.weights_"):
+        plot.gate(correlated.model, correlated.X)
 
 
 @pytest.mark.parametrize("feature", [("age", "dose", "body mass index"), ("age", 0), ()])

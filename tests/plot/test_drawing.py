@@ -15,11 +15,11 @@ from sklearn.pipeline import make_pipeline
 
 from consilience import GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions, plot
 from consilience.errors import InvalidInputError
+from consilience.plot.along import rows_at
 from consilience.plot.drawing import (
     COLOURS,
     GREY,
     find_place,
-    grid_along,
     mark,
     prepare_axes,
     pyplot,
@@ -137,12 +137,33 @@ def test_numpy_integers_are_numbers():
     assert find_place(np.int64(1), ["a", "b"], "feature") == 1
 
 
-def test_the_other_covariates_are_held_at_their_means():
+def test_the_others_of_a_partial_picture_are_held_at_their_means():
     X = np.random.default_rng(0).normal(size=(50, 3))
-    values, rows = grid_along(X, 1)
-    assert (values[0], values[-1]) == (X[:, 1].min(), X[:, 1].max())
-    np.testing.assert_array_equal(rows[:, 1], values)
-    np.testing.assert_array_equal(rows[:, [0, 2]], np.tile(X.mean(axis=0)[[0, 2]], (len(values), 1)))
+    values = np.array([[0.0], [5.0]])
+    rows = rows_at(X, [1], values, partial=True)
+    np.testing.assert_array_equal(rows[:, [1]], values)
+    np.testing.assert_array_equal(rows[:, [0, 2]], np.tile(X.mean(axis=0)[[0, 2]], (2, 1)))
+
+
+def test_the_others_are_at_their_means_given_the_covariate_within_their_range():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 500)
+    X = np.column_stack([x, 3 - 2 * x, rng.normal(size=500), (x > 0) * 1.0])
+    values = np.linspace(-1, 1, 5)[:, None]
+    rows = rows_at(X, [0], values, partial=False)
+    np.testing.assert_allclose(rows[1:4, 1], 3 - 2 * values[1:4, 0], rtol=0, atol=1e-10)
+    fitted = np.polynomial.Polynomial.fit(x, X[:, 2], 1)(values[:, 0])
+    np.testing.assert_allclose(rows[:, 2], fitted, rtol=0, atol=1e-10)
+    assert np.all((X.min(axis=0) <= rows)[:, 1:] & (rows <= X.max(axis=0))[:, 1:])
+    assert rows[0, 1] == X[:, 1].max()  # 5 is outside
+
+
+def test_the_others_at_a_level_are_at_the_means_of_its_rows():
+    rng = np.random.default_rng(0)
+    level = rng.integers(3, size=300)
+    X = np.column_stack([level == 1, level == 2, rng.normal(size=300) + level]).astype(float)
+    rows = rows_at(X, [0, 1], np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), partial=False)
+    np.testing.assert_allclose(rows[:, 2], [X[level == v, 2].mean() for v in range(3)], rtol=0, atol=1e-10)
 
 
 def test_one_of_several_responses_must_be_chosen(two_responses, classifier):

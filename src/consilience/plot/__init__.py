@@ -19,10 +19,11 @@ True
 >>> plt.close(figure)
 """
 
-from consilience.plot.curves import experts, gate
+from consilience.plot.curves import experts
 from consilience.plot.diagnostics import calibration, convergence, posteriors
 from consilience.plot.estimates import coefficients, orders
 from consilience.plot.federated_results import shares, sharing, sites, transport
+from consilience.plot.gate_curves import gate
 
 __all__ = [
     "calibration",

@@ -107,8 +107,6 @@ def shades(probabilities: Array) -> Array:
 # ---------------------------------------------------------------------- the model
 
 
-GRID = 101
-"""Number of points of a curve."""
 NAMES_SHOWN = 20
 """Maximum number of names in an error message."""
 
@@ -146,13 +144,13 @@ def feature_names(estimator: FittedMixture) -> list[str]:
 
 def feature_place(estimator: FittedMixture, feature: str | int | None, read: Sequence[int]) -> int:
     """Return the column of a covariate; None is allowed if the gate or the experts ``read`` only one term beside 1."""
-    columns = _covariate_columns(estimator, read)
+    columns = covariate_columns(estimator, read)
     if feature is None and len(columns) == 1:
         return columns[0]
     return find_place(feature, feature_names(estimator), "feature")
 
 
-def _covariate_columns(estimator: FittedMixture, read: Sequence[int]) -> list[int]:
+def covariate_columns(estimator: FittedMixture, read: Sequence[int]) -> list[int]:
     """Return the columns of covariates among the terms that are read."""
     first = int(estimator.mixture_.design.intercept)
     return [term - first for term in read if term >= first]
@@ -175,14 +173,6 @@ def list_names(names: Sequence[str]) -> str:
     return shown if len(names) <= NAMES_SHOWN else f"{shown}, … ({len(names)} in all)"
 
 
-def grid_along(X: Array, j: int) -> tuple[Array, Array]:
-    """Return values ``(n,)`` over the range of covariate ``j``, and rows ``(n, d)`` with the others at their means."""
-    values = np.linspace(X[:, j].min(), X[:, j].max(), GRID)
-    rows = np.tile(X.mean(axis=0), (GRID, 1))
-    rows[:, j] = values
-    return values, rows
-
-
 def around_mean(estimator: FittedMixture) -> Array:
     """Return two rows of covariates ``(2, d)``: two standard deviations below and above their means in the fit."""
     design = estimator.coordinates_[0]
@@ -190,12 +180,6 @@ def around_mean(estimator: FittedMixture) -> Array:
     columns = list(range(design.d)) if design.columns is None else list(design.columns)
     rows[:, columns] = design.centre + np.array([[-2.0], [2.0]]) * design.scale
     return rows
-
-
-def feature_label(estimator: FittedMixture, j: int, read: Sequence[int]) -> str:
-    """Return the name of a covariate, with a remark on the others that are ``read``."""
-    name = feature_names(estimator)[j]
-    return f"{name}\n(other covariates at their means)" if set(_covariate_columns(estimator, read)) - {j} else name
 
 
 # ---------------------------------------------------------------------- responses
