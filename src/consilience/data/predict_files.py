@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from consilience.data.shards import Shard, read_columns
-from consilience.data.stores import is_remote, open_store, show_address, translate_errors
+from consilience.data.stores import is_remote, move_file, open_store, show_address, translate_errors
 from consilience.errors import ConsilienceError
 from consilience.messages import decode
 from consilience.messages.checks import check_rows
@@ -51,7 +51,7 @@ def parquet_writer(uri: str, schema: pa.Schema, stamp: str) -> Iterator[parquet.
     Parameters
     ----------
     uri : str
-        Local path or ``s3://`` address.
+        Local path, or address in a store.
     schema : pyarrow.Schema
     stamp : str
         Text in the metadata of the file, by which :func:`stamp_of` identifies it.
@@ -67,7 +67,7 @@ def parquet_writer(uri: str, schema: pa.Schema, stamp: str) -> Iterator[parquet.
             yield writer
         if not is_remote(uri):
             _to_disk(part)
-        files.move(part, path)
+        move_file(files, part, path)
     except BaseException:
         with suppress(OSError):
             files.delete_file(part)

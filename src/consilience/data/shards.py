@@ -1,4 +1,4 @@
-"""Shards: files of rows, local or in an S3 store, read in chunks.
+"""Shards: files of rows, local or in a store of objects, read in chunks.
 
 A shard is opened again for each pass and keeps nothing between passes, so a cluster worker needs only its address and
 columns. Reading uses one thread beside that which computes, and bounded memory, whatever the size of the file's row
@@ -41,7 +41,8 @@ class Shard:
     Parameters
     ----------
     uri : str
-        A local path, ``file://`` or ``s3://`` address that ends in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``.
+        A local path or an address ``file://``, ``s3://``, ``gs://`` or ``abfs://`` that ends in ``.parquet``, ``.pq``,
+        ``.csv`` or ``.csv.gz``.
     columns : Columns
         Columns to read.
 
@@ -52,6 +53,10 @@ class Shard:
     They do not belong in the address. A store that is not Amazon's is set by ``AWS_ENDPOINT_URL_S3`` or
     ``AWS_ENDPOINT_URL``, or in the address, which takes precedence:
     ``s3://bucket/key.parquet?endpoint_override=localhost:9000&scheme=http&region=us-east-1``.
+    Google's store uses the application default credentials, and one that is not encrypted, such as an emulator
+    (``STORAGE_EMULATOR_HOST``, or ``endpoint_override`` with ``scheme=http``), none. Of Azure, an address names the
+    account, ``abfs://container@account.dfs.core.windows.net/key.parquet``, or ``AZURE_STORAGE_ACCOUNT_NAME`` does; keys
+    are ``AZURE_STORAGE_ACCOUNT_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``, otherwise Azure's default credential.
     Other characters than letters, digits and ``-._~/`` in a key are written as in any URI (``%20``).
     A connection to a store that is down fails after some seconds, to one that does not respond after about 40.
 

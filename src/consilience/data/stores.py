@@ -1,4 +1,4 @@
-"""Addresses of files, local or in an S3 store, and the translation of their errors."""
+"""Addresses of files, local or in a store of objects, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from urllib.request import url2pathname
 
 import pyarrow as pa
@@ -17,12 +18,16 @@ from pyarrow import fs
 from consilience.errors import InvalidInputError
 from consilience.messages import FailureCode, SiteError
 
+REMOTE = ("s3://", "gs://", "abfs://", "abfss://")
+"""Beginnings of addresses in stores: of Amazon and others that speak its S3 API, of Google, and of Azure."""
 # pyarrow's messages when a store denies access: a HEAD request has no body, so an expired token is a bare 400.
 REFUSED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE|INVALID_CLIENT_TOKEN_ID|MISSING_AUTHENTICATION_TOKEN"
     r"|UNRECOGNIZED_CLIENT|REQUEST_EXPIRED|REQUEST_TIME_TOO_SKEWED|HTTP status 40[013]"
+    r"|PERMISSION_DENIED|UNAUTHENTICATED|OAuth2 access token"  # of Google
+    r"|Authori[sz]ation|AuthenticationFailed|AuthenticationException"  # of Azure
 )
-UNREACHABLE = re.compile(r"NETWORK_CONNECTION|curlCode")
+UNREACHABLE = re.compile(r"NETWORK_CONNECTION|curlCode|UNAVAILABLE|DEADLINE_EXCEEDED|Fail to get a new connection")
 ABSENT = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|RESOURCE_NOT_FOUND|HTTP status 404")
 # Position of a CSV error and the expected type; never the value, which comes after.
 PLACE = re.compile(
@@ -36,7 +41,8 @@ def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
     Parameters
     ----------
     pattern : str or sequence of str
-        A path or address with ``*`` in any part of it: ``data/*/part-*.parquet``, ``s3://bucket/2024/*.parquet``.
+        A path or address with ``*`` in any part of it: ``data/*/part-*.parquet``, ``s3://bucket/2024/*.parquet``,
+        ``gs://bucket/*.parquet``, ``abfs://container@account.dfs.core.windows.net/*.parquet``.
         ``**`` stands for any depth in local paths only.
 
     Returns
@@ -80,6 +86,8 @@ def translate_errors(uri: str, columns: Sequence[str] = ()) -> Iterator[None]:
     except OSError as error:
         raise SiteError(_code(str(error)), show_address(uri)) from error
     except pa.ArrowException as error:
+        if is_remote(uri) and REFUSED.search(str(error)):
+            raise SiteError(FailureCode.NO_CREDENTIALS, show_address(uri)) from error
         column, row, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
         code = FailureCode.DATA_UNREADABLE if kind in (None, "string") else FailureCode.NOT_NUMBERS
         raise SiteError(code, ", ".join([show_address(uri), *_place(uri, columns, column, row)])) from None
@@ -106,8 +114,8 @@ def _code(text: str) -> FailureCode:
 
 
 def is_remote(uri: str) -> bool:
-    """Whether an address is in an S3 store."""
-    return uri.startswith("s3://")
+    """Whether an address is in a store of objects."""
+    return uri.startswith(REMOTE)
 
 
 def is_parquet(uri: str) -> bool:
@@ -125,7 +133,9 @@ def show_address(uri: str) -> str:
     if not is_remote(uri):
         return uri
     parts = urlsplit(uri)
-    return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    owner, _, host = parts.netloc.rpartition("@")
+    container = f"{owner.partition(':')[0]}@" if owner and parts.scheme.startswith("abfs") else ""
+    return f"{parts.scheme}://{container}{host}{parts.path}"
 
 
 def absolute_uri(uri: str) -> str:
@@ -135,23 +145,43 @@ def absolute_uri(uri: str) -> str:
 
 def open_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of an address and the path in it."""
-    return _s3(uri) if is_remote(uri) else (fs.LocalFileSystem(), _local_path(uri))
-
-
-def _s3(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return an S3 file system and the path in it; pyarrow's own parser of the address sets no timeouts."""
+    if not is_remote(uri):
+        return fs.LocalFileSystem(), _local_path(uri)
     parts = urlsplit(uri)
-    if "@" in parts.netloc:
+    open_scheme = {"s3": _s3, "gs": _google}.get(parts.scheme, _azure)
+    owner = parts.netloc.rpartition("@")[0]
+    if owner if open_scheme is not _azure else ":" in owner:
         raise SiteError(
             FailureCode.NO_CREDENTIALS, f"{show_address(uri)}: keys belong in the environment, not in an address"
         )
     options = dict(parse_qsl(parts.query))
-    endpoint = options.pop("endpoint_override", None)
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    known = {"endpoint_override", "scheme"} | ({"region"} if parts.scheme == "s3" else set())
+    if unknown := options.keys() - known:
+        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{show_address(uri)} has options {', '.join(sorted(unknown))}")
+    return open_scheme(parts, options)
+
+
+def move_file(files: fs.FileSystem, source: str, target: str) -> None:
+    """Give a file in a store another name."""
+    try:
+        files.move(source, target)
+    except pa.ArrowNotImplementedError:  # Azure without a hierarchical namespace
+        files.copy_file(source, target)
+        files.delete_file(source)
+
+
+def _endpoint(options: dict[str, str], *variables: str) -> str | None:
+    """Return the endpoint that the options or one of the variables state; its scheme is put among the options."""
+    stated = [options.pop("endpoint_override", None), *map(os.environ.get, variables)]
+    endpoint = next(filter(None, stated), None)
     if endpoint is not None and "://" in endpoint:
         options["scheme"], _, endpoint = endpoint.rstrip("/").partition("://")
-    if unknown := options.keys() - {"scheme", "region"}:
-        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{show_address(uri)} has options {', '.join(sorted(unknown))}")
+    return endpoint
+
+
+def _s3(parts: SplitResult, options: dict[str, str]) -> tuple[fs.FileSystem, str]:
+    """Return an S3 file system and the path in it; pyarrow's own parser of the address sets no timeouts."""
+    endpoint = _endpoint(options, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     if endpoint is None and "region" not in options:
         options["region"] = fs.resolve_s3_region(parts.netloc)
     retry = fs.AwsStandardS3RetryStrategy(max_attempts=4)
@@ -161,11 +191,49 @@ def _s3(uri: str) -> tuple[fs.FileSystem, str]:
     return store, unquote(parts.netloc + parts.path)
 
 
+def _google(parts: SplitResult, options: dict[str, str]) -> tuple[fs.FileSystem, str]:
+    """Return a file system of Google and the path in it; what is not encrypted is an emulator, which has no keys."""
+    endpoint = _endpoint(options, "STORAGE_EMULATOR_HOST")
+    anonymous = options.get("scheme") == "http"
+    limit = timedelta(seconds=10)
+    store = fs.GcsFileSystem(anonymous=anonymous, endpoint_override=endpoint, retry_time_limit=limit, **options)
+    return store, unquote(parts.netloc + parts.path)
+
+
+AZURE_KEYS = {"account_key": "AZURE_STORAGE_ACCOUNT_KEY", "sas_token": "AZURE_STORAGE_SAS_TOKEN"}
+"""Variables with keys of an account; without them, Azure's default credential is used."""
+
+
+def _azure(parts: SplitResult, options: dict[str, str]) -> tuple[fs.FileSystem, str]:
+    """Return a file system of an account at Azure and the path in it, which begins with the container."""
+    container, _, host = parts.netloc.rpartition("@")
+    account = host.partition(".")[0] if container else os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+    container = unquote(container or host)
+    if not account:
+        raise SiteError(
+            FailureCode.DATA_NOT_FOUND,
+            f"{show_address(parts.geturl())} names no account: write abfs://container@account.dfs.core.windows.net, or "
+            "set AZURE_STORAGE_ACCOUNT_NAME",
+        )
+    if not hasattr(fs, "AzureFileSystem"):
+        raise SiteError(
+            FailureCode.NO_STORE, f"{show_address(parts.geturl())}: this pyarrow has no Azure; install a newer"
+        )
+    given = {name: os.environ[variable] for name, variable in AZURE_KEYS.items() if os.environ.get(variable)}
+    if (endpoint := _endpoint(options)) is not None:
+        given |= {f"{service}_storage_authority": endpoint for service in ("blob", "dfs")}
+    if options.get("scheme") == "http" and not given.keys() & AZURE_KEYS.keys():  # or the process would abort
+        raise SiteError(FailureCode.NO_CREDENTIALS, f"{show_address(parts.geturl())}: an unencrypted store needs a key")
+    if "scheme" in options:
+        given |= {f"{service}_storage_scheme": options["scheme"] for service in ("blob", "dfs")}
+    return fs.AzureFileSystem(account, **given), container + unquote(parts.path)
+
+
 def _local_path(uri: str) -> str:
     if uri.startswith("file://"):
         return url2pathname(urlsplit(uri).path)
     if "://" in uri:
-        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{uri}: expected a local path, file:// or s3://")
+        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{uri}: expected a local path, file://, s3://, gs:// or abfs://")
     return uri
 
 
@@ -192,10 +260,9 @@ def _say_delta(folder: str) -> str:
 
 
 def _stored(pattern: str) -> list[str]:
-    """Return the addresses in an S3 store that match a pattern, part by part."""
-    query = urlsplit(pattern).query
+    """Return the addresses in a store that match a pattern, part by part."""
     with translate_errors(pattern):
-        store, path = _s3(pattern)
+        store, path = open_store(pattern)
         parts = path.split("/")
         fixed = next((i for i, part in enumerate(parts) if set(part) & set("*[")), len(parts))
         if fixed == len(parts):
@@ -207,9 +274,17 @@ def _stored(pattern: str) -> list[str]:
     places = [info.path for info in (*infos, *logs) if info.type != fs.FileType.NotFound]
     for folder, log, _ in (path.partition(f"/{DELTA_LOG}") for path in places):
         if log:
-            raise InvalidInputError(_say_delta(f"s3://{folder}"))
+            raise InvalidInputError(_say_delta(show_address(_address(pattern, folder))))
     keys = [info.path for info in infos if info.type == fs.FileType.File and _matches(info.path.split("/"), parts)]
-    return [f"s3://{quote(key, safe='/=')}" + (f"?{query}" if query else "") for key in keys]
+    return [_address(pattern, key) for key in keys]
+
+
+def _address(pattern: str, key: str) -> str:
+    """Return the address of a path in the store of a pattern."""
+    parts, (bucket, _, path) = urlsplit(pattern), key.partition("/")
+    account = "@" + parts.netloc.rpartition("@")[2] if "@" in parts.netloc else ""
+    found = f"{parts.scheme}://{quote(bucket)}{account}" + (f"/{quote(path, safe='/=')}" if path else "")
+    return f"{found}?{parts.query}" if parts.query else found
 
 
 def _matches(key: list[str], parts: list[str]) -> bool:

@@ -292,7 +292,7 @@ class Federation:
         Parameters
         ----------
         pattern : str or sequence of str
-            Path, ``s3://`` address or pattern with ``*``, or a list of addresses.
+            Path, address (``s3://``, ``gs://``, ``abfs://``) or pattern with ``*``, or a list of addresses.
         target : str or sequence of str
             Column(s) of the response; None for a Gaussian mixture.
         features : sequence of str, optional
@@ -469,7 +469,7 @@ class Federation:
         model : estimator
             A fitted estimator, as ``FederatedFit.model``; its columns are found by name.
         out : path
-            Folder for the files, local or ``s3://``; created if missing. A folder with inputs is refused.
+            Folder for the files, local or in a store; created if missing. A folder with inputs is refused.
         keep : str or sequence of str
             Columns that are copied, such as a key; as text from a CSV file.
         overwrite : bool

@@ -278,7 +278,7 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
     ----------
     study : Study
     pattern : str or sequence of str
-        Path, ``s3://`` address or pattern with ``*``, or a list of addresses.
+        Path, address (``s3://``, ``gs://``, ``abfs://``) or pattern with ``*``, or a list of addresses.
     """
     if study.way == "noise":
         raise InvalidInputError("files of one owner need no noise: take it out of the study, or run it by mailbox")
