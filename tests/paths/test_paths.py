@@ -6,6 +6,7 @@ If a transcript should change, the test names the file with the new one: look at
 from __future__ import annotations
 
 import ast
+import json
 import math
 import os
 import re
@@ -21,7 +22,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from shells import ROOT, shell
+
 PATHS = ROOT / "docs" / "paths"
 SCRIPTS = sorted(PATHS.glob("*.py"))
 LONGEST = 120.0
@@ -34,6 +36,10 @@ VARYING = {
     r"[\d,]+ bytes sent, [\d,]+ received": "… bytes sent, … received",  # since the run was resumed
     r"\(\d+ iterations\)": "(… iterations)",
     r"[=-]{4,}": "----",  # lines of a table are as long as its numbers
+    r"\d{4}-\d\d-\d\dT[\d:]+Z": "…",
+    r"sha256:[0-9a-f.]+|\b[0-9a-f]{64}\b|ed25519:[\w+/=]+": "…",
+    r"(fitted_by|account) \w+": r"\1 …",
+    r"kit [\w.]+": "kit …",
     r"\s+": " ",
 }
 
@@ -112,7 +118,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 @pytest.fixture(scope="module")
 def complete(core: Environment) -> Environment:
     """The same with the extras."""
-    core.install(f"{core.wheel}[dask,plot]")
+    core.install(f"{core.wheel}[dask,plot,secure]")
     return core
 
 
@@ -159,6 +165,17 @@ def test_scikit_learn_user_has_a_model_within_two_minutes(core: Environment, emp
 def test_biostatistician(complete: Environment, empty: Path) -> None:
     printed, _ = complete.transcript(PATHS / "biostatistician.py", empty)
     compare(printed, "biostatistician", empty)
+
+
+@pytest.mark.long
+def test_data_manager_and_privacy_officer(complete: Environment, empty: Path) -> None:
+    began = time.monotonic()
+    script = (PATHS / "data_manager.sh").read_text(encoding="utf-8")
+    printed = shell(f"exec 2>&1\n{script}", empty, complete.python.parent)
+    sys.stdout.write(f"from the study to the file in {time.monotonic() - began:.0f} s, with the demonstration\n")
+    compare(printed, "data_manager", empty)
+    assert json.loads((empty / "ash.json").read_text(encoding="utf-8"))["site"] == "ash"
+    assert "What would leave" not in (empty / "demonstration.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.long
@@ -241,11 +258,11 @@ def test_names_of_a_script_are_in_the_reference(script: Path) -> None:
     assert not re.search(r"\._\w", script.read_text(encoding="utf-8"))  # nothing private of a result either
 
 
-def test_four_users_have_short_scripts_with_transcripts() -> None:
+def test_five_users_have_short_scripts_with_transcripts() -> None:
     names = ["biostatistician", "platform_engineer", "r_user", "scikit_learn_user"]
     assert [script.stem for script in SCRIPTS] == names
     page = (PATHS / "index.rst").read_text(encoding="utf-8")
-    for script in SCRIPTS:
+    for script in [*SCRIPTS, PATHS / "data_manager.sh"]:
         assert len(script.read_text(encoding="utf-8").splitlines()) <= 60, script.name
         assert f"literalinclude:: {script.name}" in page
         assert f"literalinclude:: {script.stem}.txt" in page
