@@ -1175,6 +1175,27 @@ DEFECTS = (
         "if owner and open_scheme is not _azure:",
         "data/test_google_azure.py",
     ),
+    Defect(
+        "an M-step that forgets what experts share",
+        "model/families/base.py",
+        "direction = T @ solve_symmetric(T.T @ H @ T, (T.T @ uphill)[:, None])[0][:, 0]",
+        "direction = solve_symmetric(H, uphill[:, None])[0][:, 0]",
+        "fit/test_shared.py::test_no_step_lowers_the_likelihood_and_a_start_is_made_equal",
+    ),
+    Defect(
+        "a shared coefficient that is counted for each expert",
+        "model/information.py",
+        "(mixture.K - 1) * mixture.experts.channels * len(penalty.shared)",
+        "0 * len(penalty.shared)",
+        "estimators/test_shared.py::test_a_category_is_shared_in_all_its_levels",
+    ),
+    Defect(
+        "a test of a shared coefficient with the degrees of all experts",
+        "estimators/covariate_tests.py",
+        "*of_experts[0][:, [j for j",
+        "*of_experts[:, :, [j for j",
+        "estimators/test_shared.py::test_wald_counts_a_shared_coefficient_once",
+    ),
 )
 
 

@@ -18,6 +18,7 @@ from consilience import (
     MixtureOfRegressions,
     compare,
     likelihood_ratio_test,
+    plot,
     select_order,
     wald_test,
 )
@@ -91,16 +92,27 @@ def test_tables_and_words_say_what_is_shared() -> None:
     assert list(figures["parameters"]) == [model().n_parameters_, found.n_parameters_]
 
 
-@pytest.mark.slow
-def test_tests_count_a_shared_coefficient_once() -> None:
-    found, X, y = model("age", "ward"), table()[NAMES], table()["y"]
+def test_wald_counts_a_shared_coefficient_once() -> None:
+    found = model("age", "ward")
     assert [wald_test(found, name, "experts").degrees for name in ("age", "ward", "dose")] == [1, 2, 2]
     place = found.inference_.estimates.like(np.arange(len(found.inference_.estimates.flat()))).experts[0, 0, 1]
     z = found.coef_[0, 0] / np.sqrt(found.inference_.covariance[int(place), int(place)])
     assert wald_test(found, "age", "experts").statistic == pytest.approx(z**2)
-    tested = likelihood_ratio_test(found, X, y, "ward", "experts")
+
+
+@pytest.mark.slow
+def test_a_likelihood_ratio_counts_a_shared_coefficient_once() -> None:
+    tested = likelihood_ratio_test(model("age", "ward"), table()[NAMES], table()["y"], "ward", "experts")
     assert tested.degrees == 2
     assert tested.p_value < 0.01
+
+
+def test_a_picture_marks_what_is_shared() -> None:
+    pytest.importorskip("matplotlib")
+    axes = plot.coefficients(model("age", "ward"))
+    labels = [label.get_text() for label in np.ravel(axes)[0].get_yticklabels()]
+    assert "age (shared)" in labels
+    assert "dose" in labels
 
 
 def test_a_saved_model_knows_what_is_shared(tmp_path: Path) -> None:
