@@ -238,6 +238,7 @@ def run_study(
     models = estimators_of(study)
     method = method or method_of(study)
     task = task_of(study, models, start=start, institutions=institutions, sites=engine.sites)
+    method.check_shared(task.specifications)
     limits, most_rounds = Limits(max_rows=study.max_rows), method.most_rounds(task)
     done = run(method.dialogue(task), engine, options, limits=limits, most_rounds=most_rounds)
     fits = [None if fit is None else with_questions(fit, study, questions) for fit in build_models(models, done)]

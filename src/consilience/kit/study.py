@@ -20,7 +20,7 @@ from consilience.columns.formula import LONGEST
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Finite, Part, Text, Visible
 from consilience.files.json_text import content_hash
-from consilience.kit.study_terms import check_formula, derivation_of
+from consilience.kit.study_terms import check_formula, check_shared_names, derivation_of
 from consilience.kit.study_words import Governance, WordsText, check_words
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import looks
@@ -178,6 +178,8 @@ class Model(Part):
         Candidate numbers of experts.
     gate_columns, expert_columns : list of str, optional
         Columns that the gate and the experts read; all but the response by default.
+    shared : list of str, optional
+        Covariates, or terms of the formula, whose coefficients are equal in all experts; for ``FederatedEM``.
     exposure : str, optional
         Column of exposures of counts, or of trials.
     clients : str, optional
@@ -192,6 +194,7 @@ class Model(Part):
     knots: Annotated[dict[Text, list[Finite]], Field(max_length=MOST_COLUMNS)] | None = None
     gate_columns: list[Text] | None = None
     expert_columns: list[Text] | None = None
+    shared: list[Text] | None = None
     exposure: Text | None = None
     clients: Text | None = None
 
@@ -361,6 +364,7 @@ class Study(TomlFile):
             column.column()
         self._check_cohort()
         check_formula(self)
+        check_shared_names(self)
         self._check_way()
         check_words(self)
         return self

@@ -28,6 +28,7 @@ def _estimator(study: Study, K: int) -> MixtureEstimator:
     model, covariates = study.model, study.covariates
     reads = GATES[model.gate].reads_covariates
     of_experts = {} if model.expert_columns is None else {"expert_features": model.expert_columns}
+    of_experts |= {} if model.shared is None else {"shared": model.shared}
     chosen: dict[str, Any] = {"random_state": study.seed, "formula": model.formula, **of_experts}
     if FAMILIES[model.family].classes:
         gate_features = model.gate_columns if reads else []

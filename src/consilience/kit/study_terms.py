@@ -12,7 +12,7 @@ from consilience.columns.derived import Derivation, check_main_effects
 from consilience.columns.formula import Formula, TermFactor, parse_formula
 from consilience.errors import InvalidInputError
 from consilience.kit.public_covariates import draw_covariates
-from consilience.model import GATES
+from consilience.model import FAMILIES, GATES
 from consilience.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -49,6 +49,21 @@ def check_formula(study: Study) -> None:
     for side in (formula.experts, formula.gate or ()):
         check_main_effects(side, {column.name for column in study.sources.columns if column.is_category})
     _check_columns(study, formula)
+
+
+def check_shared_names(study: Study) -> None:
+    """Raise an error for shared coefficients that the method does not fit, or of covariates that the study lacks."""
+    model, method, derivation = study.model, study.method, study.derivation
+    if model.shared is None:
+        return
+    if method is None or method.name != "FederatedEM" or "per_site" in method.settings:
+        raise ValueError('model.shared: state method = {name = "FederatedEM"}, without per_site, or leave shared out')
+    if FAMILIES[model.family].classes:
+        raise ValueError(f"model.shared: experts of family {model.family!a} share none; leave it out")
+    known = study.covariates.names
+    for name in model.shared if derivation is None else derivation.named(model.shared):
+        if name not in known:
+            raise ValueError(f"model.shared: there is no covariate {name!a}; the covariates are {', '.join(known)}")
 
 
 def _check_sides(study: Study, formula: Formula) -> None:
