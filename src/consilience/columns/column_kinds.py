@@ -71,8 +71,10 @@ def arrow_kind(kind: pa.DataType) -> str:
     return column_kinds(pa.schema([("x", kind)]).empty_table())[0]
 
 
-def check_kinds(name: str, data: Any) -> None:
+def check_kinds(name: str, data: Any) -> bool:
     """Raise an error for dates and other columns that are neither numbers nor categories, with what to do.
+
+    Return whether a column of a frame holds Python objects, such as numbers of several types.
 
     Parameters
     ----------
@@ -80,16 +82,21 @@ def check_kinds(name: str, data: Any) -> None:
         Name of the argument.
     data : array or frame ``(n,)`` or ``(n, d)``
     """
-    for what, kind in _named_kinds(name, data):
-        if kind in REMEDIES:
-            raise InvalidInputError(say_kind(what, kind))
-
-
-def _named_kinds(name: str, data: Any) -> Iterable[tuple[str, str]]:
-    """Return what each column is called in a sentence, and its kind."""
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        return zip((f"column {column!r} of {name}" for column in frame.columns), column_kinds(frame), strict=True)
+        schema = frame.schema
+        for j, (column, dtype) in enumerate(schema.items()):
+            if (kind := _kind(dtype, frame, j)) in REMEDIES:
+                raise InvalidInputError(say_kind(f"column {column!r} of {name}", kind))
+        return nw.Object in schema.values()
+    for what, kind in _kinds_of_array(name, data):
+        if kind in REMEDIES:
+            raise InvalidInputError(say_kind(what, kind))
+    return False
+
+
+def _kinds_of_array(name: str, data: Any) -> Iterable[tuple[str, str]]:
+    """Return what each column is called in a sentence, and its kind."""
     try:
         array = np.asarray(data)
     except ValueError:  # rows of different lengths, of which later checks say so
@@ -105,6 +112,8 @@ def say_kind(what: str, kind: str) -> str:
 
 
 def _kind(dtype: Any, frame: nw.DataFrame[Any], j: int) -> str:
+    if dtype.is_numeric():
+        return "number"
     known = next((kind for each, kind in TYPES.items() if isinstance(dtype, each)), None)
     if known is not None:
         return known

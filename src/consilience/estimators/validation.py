@@ -96,21 +96,22 @@ def validate_columns(
     if not reset and estimator.derivation_ is not None:
         y = estimator.derivation_.response(X) if y is None else y
         X = estimator.derivation_.apply(X, _stand_ins(estimator))
-    names, given = frames.frame_names(X), {"dtype": np.float64, "ensure_all_finite": False, **options}
-    check_kinds("X", X)
+    table, given = frames.wrap_once(X), {"dtype": np.float64, "ensure_all_finite": False, **options}
+    names, has_objects = frames.frame_names(table), check_kinds("X", table)
     if not isinstance(y, str):
         check_values("y", y)
     if reset:
         estimator.columns_ = _read_columns(estimator, X)
-    if not estimator.columns_.is_plain or frames.has_objects(X):
+    if not estimator.columns_.is_plain or has_objects:
         check_column_count(estimator, X, names, reset=reset)
-        found = _check_arrays(encode_columns(X, estimator.columns_, None if reset else stand_in(estimator)), y, **given)
+        encoded = encode_columns(table, estimator.columns_, None if reset else stand_in(estimator))
+        found = _check_arrays(encoded, y, **given)
     elif names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
         if not reset:
             check_feature_names(estimator, names)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked here
-            found = validate_data(estimator, frames.as_array(X), y, reset=reset, **given)
+            found = validate_data(estimator, frames.as_array(table), y, reset=reset, **given)
     else:
         found = validate_data(estimator, X, y, reset=reset, **given)
     matrix = found if isinstance(y, str) else found[0]
