@@ -63,6 +63,30 @@ def test_an_onnx_runtime_predicts_the_same_or_the_export_says_why_not(family: st
     np.testing.assert_allclose(session.run([kind], {"X": X})[0], model.predict(X), rtol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+@pytest.mark.parametrize("family", [name for name in FAMILIES if not FAMILIES[name].classes])
+def test_a_shared_coefficient_is_one_parameter_in_tables_files_and_over_sites(family: str, tmp_path: Path) -> None:
+    case, name = simulated(family, n=400, exposure=True), FAMILIES[family].size_name
+    sizes = {} if case.rows.exposure is None else {name: case.rows.exposure}
+    model = consilience.MixtureOfExpertsRegressor(2, family=family, shared=[1], n_init=2, random_state=0)
+    model.fit(case.X, case.y, **sizes)
+    assert model.coef_[0, 1] == model.coef_[1, 1]
+    assert model.n_parameters_ == model.mixture_.parameter_count - 1
+    assert list(model.tidy()["expert"]).count("all experts") == 1
+    model.save(tmp_path / "model.json")
+    assert consilience.load(tmp_path / "model.json").summary() == model.summary()
+    parts = {"north": slice(0, 150), "south": slice(150, 400)}
+    tables = {
+        site: {"X": case.X[rows], "y": case.y[rows], **{size: values[rows] for size, values in sizes.items()}}
+        for site, rows in parts.items()
+    }
+    found = consilience.Federation(tables).fit(model, start=model)
+    assert found.model.log_likelihood_ == pytest.approx(model.log_likelihood_, abs=1e-7)
+    np.testing.assert_allclose(found.model.coef_, model.coef_, atol=1e-5)
+    assert found.model.coef_[0, 1] == found.model.coef_[1, 1]
+
+
 def study(family: str) -> Study:
     size = f'exposure = "{FAMILIES[family].size_name}"' * (FAMILIES[family].size_name is not None)
     response = 'kind = "category"\nlevels = ["0", "1", "2"]' if FAMILIES[family].classes else 'kind = "number"'

@@ -24,8 +24,10 @@ from sklearn.preprocessing import StandardScaler
 import consilience
 from consilience import (
     DaskCluster,
+    FederatedEM,
     Federation,
     GaussianMixture,
+    Lasso,
     MixtureOfExpertsClassifier,
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
@@ -59,6 +61,12 @@ def of_sites(north: Any, south: Any) -> Federation:
 
 def counts(family: str = "poisson") -> MixtureOfExpertsRegressor:
     return MixtureOfExpertsRegressor(2, family=family, random_state=0, n_init=1)
+
+
+def shared(names: Any, **options: Any) -> MixtureOfExpertsRegressor:
+    frame = pd.DataFrame({"age": X[:, 0], "dose": X[:, 1], "y": Y})
+    read = frame if "formula" in options else frame[["age", "dose"]]
+    return MixtureOfExpertsRegressor(2, shared=names, **options).fit(read, None if "formula" in options else Y)
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -105,6 +113,34 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         "no parameter 'n_components': its number of experts is n_experts",
     ),
     "a misspelt parameter": (lambda: MixtureOfExpertsRegressor(max_iters=3), r"'max_iters': did you mean max_iter\?"),
+    "a misspelt shared column": (lambda: shared(["agee"]), "shared: X has no column 'agee'; it has age, dose$"),
+    "one name as shared": (lambda: shared("age"), "shared='age': expected a list of names or indices of columns"),
+    "a number as shared": (lambda: shared(1), "shared=1: expected a list of names or indices of columns"),
+    "a shared column that experts do not read": (
+        lambda: shared(["age"], expert_features=["dose"]),
+        "shared: the experts do not read age; they read dose$",
+    ),
+    "a shared intercept": (lambda: shared(["intercept"]), "set fit_intercept=False and add a column of ones to X"),
+    "all coefficients shared": (
+        lambda: shared(["age", "dose"], fit_intercept=False),
+        "means would be the same: leave one out, or set fit_intercept=True",
+    ),
+    "shared terms of a formula": (
+        lambda: shared(["age:dose"], formula="y ~ age + dose"),
+        "shared: X has no column 'age:dose'; it has age, dose$",
+    ),
+    "shared coefficients in one file": (
+        lambda: sites().fit(clone(EXPERTS).set_params(shared=[0]), OneShot()),
+        r"OneShot fits no shared coefficients: leave shared out, or use FederatedEM\(\)",
+    ),
+    "shared coefficients of a lasso": (
+        lambda: sites().fit(clone(EXPERTS).set_params(shared=[0]), Lasso()),
+        "Lasso fits no shared coefficients: leave shared out",
+    ),
+    "shared coefficients with gates of sites": (
+        lambda: sites().fit(clone(EXPERTS).set_params(shared=[0]), FederatedEM(per_site="gate")),
+        "per_site='gate' with shared coefficients is not supported: leave one of the two out",
+    ),
     "text in y": (lambda: clone(EXPERTS).fit(X, TEXT), "y has the text '21,64' in row 7, expected numbers"),
     "text in weights": (lambda: clone(EXPERTS).fit(X, Y, TEXT), "sample_weight has the text '21,64' in row 7"),
     "text in y of a site": (lambda: sites(south=(X, TEXT)).fit(EXPERTS), "site south: y has the text '21,64' in row 7"),

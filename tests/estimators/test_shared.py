@@ -22,8 +22,6 @@ from consilience import (
     select_order,
     wald_test,
 )
-from consilience.errors import InvalidInputError
-from consilience.methods import Lasso, OneShot, SharedCentre
 
 NAMES = ["age", "dose", "ward"]
 
@@ -115,6 +113,20 @@ def test_a_picture_marks_what_is_shared() -> None:
     assert "dose" in labels
 
 
+@pytest.mark.slow
+def test_a_report_says_which_effects_were_set_to_be_alike(tmp_path: Path) -> None:
+    X, y = table()[NAMES], table()["y"]
+    sites = Federation({"north": (X[:300], y[:300]), "south": (X[300:], y[300:])})
+    found = sites.fit(MixtureOfExpertsRegressor(2, shared=["age", "ward"], random_state=0), FederatedEM(n_climbs=1))
+    found.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("(alike in all kinds)") == 3
+    assert "set to be so before the fit" in text
+    assert "this table has 5." in text
+    assert "the coefficients of age and ward being equal in all components" in text
+    assert "age (shared)" in text
+
+
 def test_a_saved_model_knows_what_is_shared(tmp_path: Path) -> None:
     found = model("age", "ward")
     found.save(tmp_path / "model.json")
@@ -152,32 +164,3 @@ def test_one_table_and_four_sites_are_alike(kind: str) -> None:
         np.testing.assert_allclose(found.model.inference_.covariance, one.inference_.covariance, atol=1e-8)
         assert found.bic == pytest.approx(one.bic(X, y), abs=1e-8)
         assert found.model.n_parameters_ == one.n_parameters_
-
-
-def refusal(call: Any) -> str:
-    with pytest.raises(InvalidInputError) as refused:
-        call()
-    return str(refused.value)
-
-
-def test_mistakes_are_sentences_that_say_what_to_do() -> None:
-    X, y = table()[NAMES], table()["y"]
-
-    def fit(shared: Any, **options: Any) -> str:
-        return refusal(lambda: MixtureOfExpertsRegressor(2, shared=shared, **options).fit(X, y))
-
-    assert fit(["agee"]) == "shared: X has no column 'agee'; it has age, dose, ward"
-    assert fit("age") == "shared='age': expected a list of names or indices of columns"
-    assert fit(["age"], expert_features=["dose"]) == "shared: the experts do not read age; they read dose"
-    assert "column of ones" in fit(["intercept"])
-    assert "leave one out" in fit(NAMES, fit_intercept=False)
-
-
-def test_methods_that_fit_no_shared_coefficients_say_so() -> None:
-    X, y = table()[["age", "dose"]], table()["y"]
-    sites = Federation({"north": (X[:300], y[:300]), "south": (X[300:], y[300:])})
-    estimator = MixtureOfExpertsRegressor(2, shared=["age"], random_state=0)
-    for method in (OneShot(), SharedCentre(), Lasso()):
-        said = refusal(lambda method=method: sites.fit(estimator, method))
-        assert said == f"{type(method).__name__} fits no shared coefficients: leave shared out, or use FederatedEM()"
-    assert "leave one of the two out" in refusal(lambda: sites.fit(estimator, FederatedEM(per_site="gate")))

@@ -201,6 +201,13 @@ def shared_places(estimator: FittedMixture) -> set[int]:
     return {j + int(estimator.mixture_.design.intercept) for j in shared}
 
 
+def shared_columns(estimator: FittedMixture) -> list[str]:
+    """Return the names of the columns of these terms."""
+    intercept, columns = int(estimator.mixture_.design.intercept), estimator.columns_.columns
+    owners = [column.name for column in columns for _ in column.terms]
+    return list(dict.fromkeys(owners[place - intercept] for place in sorted(shared_places(estimator))))
+
+
 def expert_term_names(estimator: FittedMixture) -> list[str]:
     """Return the names of the experts' coefficients, with a mark on those that are equal in all experts."""
     shared = shared_places(estimator)

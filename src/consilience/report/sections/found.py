@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from consilience.columns import Column
-from consilience.fitted.protocols import FittedMixture, join_words
+from consilience.fitted.protocols import FittedMixture, join_words, shared_places
 from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.kind_effects import KindEffect, change_in_units
@@ -258,17 +258,20 @@ def effect_section(findings: Findings) -> Section | None:
     """Return the effects within each kind in words, one row each."""
     if not findings.steps:
         return None
-    kinds, counted = findings.kinds, 0
+    kinds, counted, shared = findings.kinds, 0, shared_places(findings.subject.model)
     rows: list[tuple[str, ...]] = []
     for response in findings.responses:
         if response:
             rows.append((response,))
         for step in findings.steps:
             own = findings.effects_of(step, response)
-            rows.append((step.title, *(findings.scale.sentence(*each.all) for each in own)))
-            counted += sum(bool(np.isfinite(each.all[1])) for each in own)
+            title = f"{step.title} (alike in all kinds)" if step.place in shared else step.title
+            rows.append((title, *(findings.scale.sentence(*each.all) for each in own)))
+            counted += sum(bool(np.isfinite(each.all[1])) for each in own[: 1 if step.place in shared else None])
     what = findings.response
     note = f"Change compared with an otherwise equal {findings.words.rows[0]}, 95 % interval."
+    if shared:
+        note += " Effects that are alike in all kinds were set to be so before the fit; that they are is no finding."
     header = ("effect", *(kind.title for kind in kinds))
     table = Table(
         f"What goes with {what}{', within each kind' if len(kinds) > 1 else ''}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from consilience.fitted.protocols import join_words
+from consilience.fitted.protocols import join_words, shared_columns
 from consilience.report.findings import Findings
 from consilience.report.page import Bullets, Note, Paste, Section
 from consilience.report.scale import NaturalStep, round_to, write_minus
@@ -46,6 +46,8 @@ def _methods(findings: Findings) -> str:
     kind = f"a mixture of {count_word(K)} {family} models" if K > 1 else f"one {family} model"
     what = f"{kind} of {findings.response}"
     given = f" with {join_words(names)} as covariates" if names else ""
+    shared = [words.label(name) for name in shared_columns(model)]
+    given += f", the coefficients of {join_words(shared)} being equal in all components" if shared else ""
     gate = (
         ", and with the probability of each component depending on covariates (softmax gate)"
         if K > 1 and model.mixture_.gate.reads_covariates

@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 
-from consilience.fitted.protocols import parameter_table, response_names
+from consilience.fitted.protocols import expert_term_names, parameter_table, response_names, term_names
 from consilience.report.findings import Findings
 from consilience.report.page import Block, Facts, Note, Section, Table
 from consilience.report.scale import round_to, write_minus
@@ -23,13 +23,15 @@ def parameter_section(findings: Findings) -> Section:
     model = findings.subject.model
     table, several = parameter_table(model, 0.95), len(response_names(model)) > 1
     names = {kind.expert: kind.title for kind in findings.kinds}
+    terms = dict(zip(term_names(model), expert_term_names(model), strict=True))
     rows: list[tuple[str, ...]] = []
     for i, part in enumerate(table["part"]):
         if model.mixture_.K == 1 and part == model.mixture_.gate.part:
             continue
         of = (table["response"][i],) if several else ()
         figures = (_format(table[name][i]) for name in ("estimate", "std_error", "lower", "upper"))
-        rows.append((names[table["expert"][i]], part.replace("_", " "), *of, table["term"][i] or "—", *figures))
+        term = terms[table["term"][i]] if part == "expert" else table["term"][i] or "—"
+        rows.append((names[table["expert"][i]], part.replace("_", " "), *of, term, *figures))
     header = (
         "kind",
         "part",
