@@ -1183,6 +1183,13 @@ DEFECTS = (
         "fit/test_shared.py::test_no_step_lowers_the_likelihood_and_a_start_is_made_equal",
     ),
     Defect(
+        "shared coefficients at shapes that are bounded later",
+        "model/families/base.py",
+        "shapes_at(moments, penalty)).bounded(penalty, moments.plain[: self.K])",
+        "shapes_at(moments, penalty))",
+        "fit/test_shared.py::test_a_bound_of_the_variances_does_not_stop_the_climb",
+    ),
+    Defect(
         "a shared coefficient that is counted for each expert",
         "model/information.py",
         "(mixture.K - 1) * mixture.experts.channels * len(penalty.shared)",

@@ -143,6 +143,16 @@ def test_no_step_lowers_the_likelihood_and_a_start_is_made_equal() -> None:
     assert np.ptp(end.mixture.experts.B[:, 0, 3]) == 0
 
 
+@pytest.mark.filterwarnings("ignore:the variance of expert:consilience.errors.DegenerateFitWarning")  # as wanted
+def test_a_bound_of_the_variances_does_not_stop_the_climb() -> None:
+    rows, _ = two_groups()
+    bounded = Specification(K=2, gate="constant", shared=(0,), shape_ratio=1.5)  # the variances differ ninefold
+    fit = fit_mixture(rows, bounded, rng=np.random.default_rng(0), newton=False)
+    assert fit.ascent.stop is StopReason.CONVERGED_EM
+    assert fit.ascent.halvings == 0
+    assert np.ptp(np.log(fit.mixture.experts.variances)) == pytest.approx(np.log(1.5))
+
+
 @pytest.mark.slow
 def test_a_covariate_without_variation_in_an_expert_is_identified_by_the_others() -> None:
     rows, label = two_groups()

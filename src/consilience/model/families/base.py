@@ -433,13 +433,13 @@ class Experts(ABC):
     def shared_step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """M-step whose coefficients :attr:`Penalty.shared` are equal in all experts: one system for all of them.
 
-        Shapes maximise at the current coefficients, as :meth:`shapes_at`. Coefficients maximise at these shapes where
+        Shapes, within their bounds, maximise at the current coefficients. Coefficients maximise at these shapes where
         the M-step has a closed form; otherwise they move by ``fraction`` of a Newton step at the current ones.
         """
         T = penalty.sharing(self.K, self.channels, self.p)
         if T is None:
             return self.step(moments, penalty, intercept=intercept, fraction=fraction)
-        shaped = self.with_shape_values(self.shapes_at(moments, penalty))
+        shaped = self.with_shape_values(self.shapes_at(moments, penalty)).bounded(penalty, moments.plain[: self.K])
         at = self if self.newton_type else shaped
         R = at.ridge(penalty, intercept=intercept)
         uphill = at.score(moments)[0].ravel() - R @ at.free_coefficients()
