@@ -1,4 +1,6 @@
-"""A model of MLflow that reads model.json: MLflow stores this file and the JSON, and pickles nothing."""
+"""A model of MLflow that reads model.json; nothing is pickled."""
+
+from typing import Any
 
 import mlflow
 import pandas as pd
@@ -9,11 +11,11 @@ import consilience
 class JsonModel(mlflow.pyfunc.PythonModel):
     """Predictions of the model in the artifact ``model``."""
 
-    def load_context(self, context: mlflow.pyfunc.PythonModelContext) -> None:
+    def load_context(self, context: Any) -> None:
         self.model = consilience.load(context.artifacts["model"])
 
-    def predict(self, context: mlflow.pyfunc.PythonModelContext, model_input: pd.DataFrame) -> pd.Series:
-        return pd.Series(self.model.predict(model_input), model_input.index, name="prediction")
+    def predict(self, context: Any, model_input: pd.DataFrame) -> Any:
+        return self.model.predict(model_input)
 
 
 mlflow.models.set_model(JsonModel())

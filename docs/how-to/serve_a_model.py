@@ -1,4 +1,4 @@
-"""One model as a web service: POST /predict takes one row as a JSON object."""
+"""A web service: POST /predict takes one row as a JSON object."""
 
 import os
 from typing import Any
@@ -9,9 +9,11 @@ from fastapi import FastAPI, HTTPException
 from consilience import load
 
 model = load(os.environ["MODEL"])
-formula = model.derivation_
-names = list(model.columns_.names if formula is None else formula.sources)
+names = list(model.columns_.names)
+if model.derivation_ is not None:  # of a formula
+    names = list(model.derivation_.sources)
 app = FastAPI(title=model.title)
+Row = dict[str, bool | float | str]
 
 
 @app.get("/columns")
@@ -21,16 +23,25 @@ def columns() -> list[str]:
 
 
 @app.post("/predict")
-def predict(row: dict[str, bool | float | str]) -> dict[str, Any]:
-    """Predict the mean response of one row, and the probability of each expert."""
-    missing, unknown = [name for name in names if name not in row], [name for name in row if name not in names]
-    if missing or unknown:
-        said = [f"the row lacks {', '.join(missing)}"] * bool(missing) + [
-            f"the model has no {', '.join(unknown)}"
-        ] * bool(unknown)
-        raise HTTPException(422, f"{'; '.join(said)}; the columns are {', '.join(names)}")
+def predict(row: Row) -> dict[str, Any]:
+    """Predict the response, and the probability of each expert."""
+    check_names(row)
     table = pd.DataFrame([row])[names]
     try:
-        return {"prediction": model.predict(table).tolist()[0], "experts": model.predict_gate(table).tolist()[0]}
-    except ValueError as error:  # a value that the model does not know, in a sentence
+        return {
+            "prediction": model.predict(table).tolist()[0],
+            "experts": model.predict_gate(table).tolist()[0],
+        }
+    except ValueError as error:  # a sentence on a wrong value
         raise HTTPException(422, str(error)) from error
+
+
+def check_names(row: Row) -> None:
+    """Refuse a row without a column, or with another one."""
+    known = f"; the columns are {', '.join(names)}"
+    if missing := [name for name in names if name not in row]:
+        said = f"the row lacks {', '.join(missing)}"
+        raise HTTPException(422, said + known)
+    if unknown := [name for name in row if name not in names]:
+        said = f"the model has no {', '.join(unknown)}"
+        raise HTTPException(422, said + known)
