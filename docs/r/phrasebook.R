@@ -49,6 +49,9 @@ by_slope <- relabel(m, by = "model", which = "coef.x")
 # -- save
 saveRDS(m, "m.rds")
 
+# -- shared
+alike <- flexmix(y ~ x, data = visits, k = 2, model = FLXMRglmfix(fixed = ~ arm, varFix = TRUE))
+
 # -- numbers
 slopes_first <- function(fit) order(parameters(fit)["coef.x", ])
 numbers <- function(name, fit) {
@@ -69,6 +72,6 @@ more <- data.frame(
             predict(gated, newdata = new, aggregate = TRUE)[[1]], tau[1:3, slopes_first(m)[1]], best@k,
             slopes_first(m))
 )
-fits <- list(m = m, counts = counts, shares = shares, gated = gated, grouped = grouped)
+fits <- list(m = m, alike = alike, counts = counts, shares = shares, gated = gated, grouped = grouped)
 table <- do.call(rbind, c(Map(numbers, names(fits), fits), list(more)))
 write.csv(table, "numbers.csv", row.names = FALSE)

@@ -57,6 +57,7 @@ def by_slope(model: Any) -> np.ndarray:
 
 DATA = {
     "m": ("X", "y", {}),
+    "alike": ("X", "y", {}),
     "counts": ("one", "count", {"exposure": "years"}),
     "shares": ("one", "hits", {"trials": "tries"}),
     "gated": ("both", "y", {}),
@@ -91,7 +92,7 @@ def test_coefficients_agree(fit: str, python: dict[str, Any], r: Numbers) -> Non
         assert model.weights_[k] == pytest.approx(r[fit, f"prior {place}"], abs=0.001)
         if (fit, "sigma 0") in r:
             assert np.sqrt(model.variances_[k]) == pytest.approx(r[fit, f"sigma {place}"], rel=0.01)
-        if fit == "m":
+        if fit in ("m", "alike"):
             assert model.coef_[k, 1] == pytest.approx(r[fit, f"coef.armdrug {place}"], abs=0.002)
 
 
