@@ -49,6 +49,7 @@ templates_path = ["_templates"]
 default_role = "code"
 
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"  # a class's name before each method fills the column beside its page
 autodoc_typehints = "none"  # the numpydoc sections say types and shapes
 autosummary_generate = True
 numpydoc_show_class_members = False  # the class template lists them

@@ -1,6 +1,6 @@
 """
-Let another column choose the expert
-====================================
+Give experts and gate different columns
+=======================================
 
 Patent applications and research spending of 70 pharmaceutical and biomedical companies in 1976. Spending
 moves the number of patents; the share of sales that goes into research says what kind of company it is. So

@@ -1,6 +1,6 @@
 """
-Date a change of slope
-======================
+Find the year in which a slope changed
+======================================
 
 The global temperature anomaly over land, year by year from 1880 to 2015. A mixture of two experts with the year
 as its only covariate is a line with a break whose date is estimated: the experts are the two trends, and the gate

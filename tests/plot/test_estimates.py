@@ -146,6 +146,8 @@ def test_an_expert_whose_intervals_are_withheld_leaves_the_others_theirs(regress
     ax = plot.coefficients(model)
     assert [len(drawn(ax, k)[1]) for k in range(3)] == [0, 3, 0]
     assert ax.get_xlabel().endswith("interval\nIntervals of expert 2 withheld: it has few rows.")
+    object.__setattr__(model.inference_, "withheld", {"expert 0": "few rows", "expert 2": "few rows"})
+    assert plot.coefficients(model).get_xlabel().endswith("\nIntervals of expert 1 and expert 3 withheld: few rows.")
 
 
 def test_a_coefficient_that_is_not_identified_is_an_open_marker_and_is_named(lines):

@@ -53,7 +53,7 @@ class StopReason(Enum):
     """
 
     CONVERGED_EM = "converged: a full EM step gained less than tol per unit of weight"
-    CONVERGED_NEWTON = "converged: the Newton decrement fell below its bound"
+    CONVERGED_NEWTON = "converged: another step would hardly raise the likelihood"
     MAX_ITER = "stopped: max_iter was reached before convergence"
     STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
     OUTDONE = "stopped: a higher end is known that this climb would not reach"

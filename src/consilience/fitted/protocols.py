@@ -14,6 +14,7 @@ from consilience.columns import Dictionary
 from consilience.columns.derived import Derivation
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Inference, Specification, StartEnds, StopReason, bic
+from consilience.fit.inference import part_in_words
 from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 
@@ -250,6 +251,11 @@ def noun(estimator: FittedMixture) -> str:
 def expert_label(estimator: FittedMixture, k: int) -> str:
     """Return what people read for component ``k`` of the arrays: they are counted from 1, such as ``expert 1``."""
     return f"{noun(estimator)} {k + 1}"
+
+
+def withheld_part(estimator: FittedMixture, part: str) -> str:
+    """Return what people read for a part whose intervals are withheld, such as ``expert 1`` or ``variance``."""
+    return estimator.mixture_.experts.shape_name if part == "shapes" else part_in_words(part)
 
 
 def join_words(parts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from consilience.fit import Parameters, StopReason, criteria
-from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, part_in_words, quantile, two_sided
+from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, quantile, two_sided
 from consilience.fitted.protocols import (
     FittedMixture,
     expert_label,
@@ -21,6 +21,7 @@ from consilience.fitted.protocols import (
     response_names,
     term_names,
     terms_read,
+    withheld_part,
 )
 from consilience.fitted.typeset import Summary, TextTable
 from consilience.numerics.arrays import Array
@@ -285,7 +286,7 @@ def error_notes(estimator: FittedMixture) -> list[str]:
 def doubt_notes(estimator: FittedMixture) -> list[str]:
     """Return notes on what is withheld, not identified, or in doubt."""
     said = [
-        f"Intervals withheld ({part_in_words(part)}): {reason}."
+        f"Intervals withheld ({withheld_part(estimator, part)}): {reason}."
         for part, reason in estimator.inference_.withheld.items()
     ]
     if estimator.unidentified_:

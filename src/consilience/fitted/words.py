@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from consilience.fit import bic
-from consilience.fit.inference import part_in_words
 from consilience.fitted import effects
 from consilience.fitted.protocols import (
     FittedMixture,
@@ -19,6 +18,7 @@ from consilience.fitted.protocols import (
     noun,
     response_names,
     shared_places,
+    withheld_part,
 )
 
 SHOWN = 3
@@ -222,7 +222,7 @@ def _reservations(estimator: FittedMixture, level: float) -> str:
     if estimator.mixture_.K > 1 and estimator.starts_.count == 1:
         told.append("Only one start was climbed: other experts may describe the data better.")
     for part, reason in estimator.inference_.withheld.items():
-        name = estimator.mixture_.experts.shape_name if part == "shapes" else part_in_words(part)
+        name = withheld_part(estimator, part)
         told.append(f"Intervals of the {name} are withheld: {reason}.")
     looked_at = effects.effect_count(estimator)
     if estimator.mixture_.K > 1 and estimator.single_bic_ is None:

@@ -230,6 +230,8 @@ def withheld_note(estimator: FittedMixture, *parts: str) -> str:
     notes = [f"Intervals withheld: {withheld[part]}." for part in parts if part in withheld][:1]
     if "experts" in parts and not notes:
         silent = [k for k in range(estimator.mixture_.K) if not estimator.inference_.shows_expert(k)]
-        notes = [f"Intervals of {protocols.expert_label(estimator, k)} withheld: {estimator.inference_.reason(k)}."
-                 for k in silent]  # fmt: skip
+        reasons = dict.fromkeys(map(estimator.inference_.reason, silent))
+        for reason in reasons:
+            names = [protocols.expert_label(estimator, k) for k in silent if estimator.inference_.reason(k) == reason]
+            notes.append(f"Intervals of {protocols.join_words(names)} withheld: {reason}.")
     return "".join("\n" + fill(note, 64) for note in notes)
