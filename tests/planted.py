@@ -1203,6 +1203,13 @@ DEFECTS = (
         "*of_experts[:, :, [j for j",
         "estimators/test_shared.py::test_wald_counts_a_shared_coefficient_once",
     ),
+    Defect(
+        "a command that asks for the terms of a formula",
+        "cli/reporting.py",
+        "names = [column.name for column in source_columns(model)]",
+        "names = list(model.columns_.names)",
+        "kit/test_study_formula.py::test_the_command_predict_reads_the_columns_of_the_formula",
+    ),
 )
 
 

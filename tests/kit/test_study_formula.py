@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -337,3 +338,18 @@ def test_typical_rows_of_a_report_have_the_terms_of_their_columns() -> None:
     np.testing.assert_allclose(found[SPLINE[1]][0], expected[SPLINE[1]][0].as_py())
     means = term_spreads(model)[1:]
     assert found["log(crp)"][1] == pytest.approx(means[TERMS.index("log(crp)")][0])
+
+
+def test_the_command_predict_reads_the_columns_of_the_formula(tmp_path: Path) -> None:
+    combined().save(tmp_path / "model.json")
+    raw = raw_tables()["ash"]
+    pq.write_table(raw, tmp_path / "rows.parquet")
+    said = done("predict", tmp_path / "model.json", tmp_path / "rows.parquet", "-o", tmp_path / "scored.parquet")
+    scored = pq.read_table(tmp_path / "scored.parquet")
+    known = raw["age"].is_valid()
+    expected = combined().mixture_.mean(study_rows(study(), raw).X)[:, 0]
+    assert np.array_equal(scored.filter(known)["prediction"].to_numpy(), expected)
+    assert set(scored["unscored"].to_pylist()) == {None, "no age"}
+    assert scored.column_names[: len(raw.column_names)] == raw.column_names
+    shown = json.loads(done("show", tmp_path / "model.json", "--json"))
+    assert shown["columns"] == ["age", "admission", "crp", "severity"], said

@@ -22,7 +22,7 @@ from consilience.cli.output import Output, check_free, model_of, study_of, write
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash
 from consilience.files.noisy_file import AnySiteFile, NoisyFile
-from consilience.fitted.protocols import FittedMixture, expert_label, parameter_table
+from consilience.fitted.protocols import FittedMixture, expert_label, parameter_table, source_columns
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.stored_evidence import evidence_path, read_evidence, write_evidence
 from consilience.kit.study import Study
@@ -43,7 +43,7 @@ def describe_model(model: FittedMixture) -> dict[str, Any]:
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return {
         "model": type(model).__name__,
-        "columns": list(model.columns_.names),
+        "columns": [column.name for column in source_columns(model)],
         "log_likelihood": model.log_likelihood_,
         "parameters": [{name: _finite(value) for name, value in row.items()} for row in rows],
     }
@@ -65,7 +65,7 @@ def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
     """
     if out.suffix not in (".parquet", ".csv"):
         raise InvalidInputError(f"{out.name}: expected a name that ends in .parquet or .csv")
-    names = list(model.columns_.names)
+    names = [column.name for column in source_columns(model)]
     lacking = [name for name in names if name not in table.column_names]
     if lacking:
         raise InvalidInputError(f"the table has no column {', '.join(lacking)}")
@@ -91,7 +91,7 @@ def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
 def _unscored(model: FittedMixture, table: pa.Table) -> list[str | None]:
     """Return for each row the columns without a value that keep it from being scored, in words; None for others."""
     reason: list[str | None] = [None] * table.num_rows
-    for column in model.columns_.columns:
+    for column in source_columns(model):
         if column.rule.missing == "drop":
             for i in np.flatnonzero(missing_in(whole_column(table, column.name))):
                 before = reason[i]

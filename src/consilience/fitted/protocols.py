@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from sklearn.utils import check_random_state
 
-from consilience.columns import Dictionary
+from consilience.columns import Column, Dictionary
 from consilience.columns.derived import Derivation
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Inference, Specification, StartEnds, StopReason, bic
@@ -218,6 +218,15 @@ def expert_term_names(estimator: FittedMixture) -> list[str]:
 def _places(estimator: FittedMixture, columns: tuple[int, ...] | None) -> list[int]:
     intercept, p = int(estimator.mixture_.design.intercept), len(term_names(estimator))
     return list(range(p)) if columns is None else [*range(intercept), *(j + intercept for j in columns)]
+
+
+def source_columns(estimator: FittedMixture) -> tuple[Column, ...]:
+    """Return the columns of a table that a model reads, with their rules: those of its formula, or those of X."""
+    columns, derivation = estimator.columns_.columns, estimator.derivation_
+    if derivation is None:
+        return columns
+    known = {column.name: column for column in (*columns, *derivation.factors)}
+    return tuple(known.get(name, Column(name)) for name in derivation.sources)
 
 
 def response_names(estimator: FittedMixture) -> list[str]:
