@@ -353,3 +353,17 @@ def test_the_command_predict_reads_the_columns_of_the_formula(tmp_path: Path) ->
     assert scored.column_names[: len(raw.column_names)] == raw.column_names
     shown = json.loads(done("show", tmp_path / "model.json", "--json"))
     assert shown["columns"] == ["age", "admission", "crp", "severity"], said
+
+
+@pytest.mark.slow
+def test_rounds_by_formula_and_by_columns_give_the_same_bits(tmp_path: Path) -> None:
+    models = []
+    for name, text, change in (("formula", BY_FORMULA, None), ("columns", by_columns(), derived)):
+        (tmp_path / name).mkdir()
+        for site, raw in raw_tables().items():
+            pq.write_table(raw if change is None else change(raw), tmp_path / name / f"{site}.parquet")
+        rounds = Study.from_text(f'{text}\n[method]\nname = "FederatedEM"\n')
+        models.append(run_over_files(rounds, str(tmp_path / name / "*.parquet")).best.model)
+    found, expected = models
+    assert np.array_equal(found.inference_.estimates.flat(), expected.inference_.estimates.flat(), equal_nan=True)
+    assert np.array_equal(found.inference_.covariance, expected.inference_.covariance, equal_nan=True)
