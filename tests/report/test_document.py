@@ -111,7 +111,7 @@ def test_sections_are_in_the_order_in_which_they_are_read(text: str) -> None:
         "What was found",
         "Rows and sites",
         "Who belongs where",
-        "What goes with y",
+        "What goes with log_days",
         "What to expect",
         "Do the sites agree?",
         "Is two the right number?",
