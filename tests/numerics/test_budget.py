@@ -1,4 +1,4 @@
-"""Conversion between ρ and (ε, δ), division of a budget, and the variance of the noise."""
+"""Conversion between ρ and (ε, δ), and the variance of the noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from consilience.errors import InvalidInputError
-from consilience.numerics.budget import UNITS, divided, epsilon_of, noise_variance, rho_of
+from consilience.numerics.budget import UNITS, epsilon_of, noise_variance, rho_of
 
 TABLE = {1e-6: {1: 0.0244, 3: 0.1851, 8: 1.0524}, 1e-5: {1: 0.0306, 3: 0.2242, 8: 1.2297}}
 
@@ -47,13 +47,6 @@ def test_the_bound_lies_between_the_exact_one_of_continuous_noise_and_the_simple
         epsilon = epsilon_of(rho, 1e-6)
         assert delta_of(epsilon, rho) < 1e-6
         assert epsilon < rho + 2 * np.sqrt(rho * np.log(1e6))
-
-
-def test_parts_add_up_exactly():
-    rho = rho_of(3, 1e-6)
-    parts = divided(rho, [1, 1, 1, 2, 3])
-    assert sum(parts) == rho
-    assert parts[4] == 3 * parts[0]
 
 
 def test_the_variance_is_the_least_that_keeps_the_budget():

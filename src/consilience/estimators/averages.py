@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.columns import frames
 from consilience.columns.dictionary import Column, chosen_names
-from consilience.columns.replaced import as_table, column_values, with_column
+from consilience.columns.frames import as_table, column_values, with_column
 from consilience.errors import InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import frame_like

@@ -34,7 +34,7 @@ from consilience.fit.climb import Stop
 from consilience.fit.inference import infer_after_fit, withhold_needless
 from consilience.fit.selection import single_bic
 from consilience.fit.specification import check_size
-from consilience.fit.starts import Each, End, Task
+from consilience.fit.starts import Each, End, StartTask
 from consilience.fitted.protocols import check_level, follows_noise, generator, is_needless, parameter_table
 from consilience.fitted.summaries import summarise_fit
 from consilience.fitted.tidy import glance_row, tidy_table
@@ -499,7 +499,7 @@ WORTH_A_PROCESS = 0.2
 def in_processes(number: int) -> Each:
     """Return a function like ``map`` that computes in so many processes, if the first item takes long enough."""
 
-    def each(function: Callable[[Task], End], items: Iterable[Task]) -> Iterator[End]:
+    def each(function: Callable[[StartTask], End], items: Iterable[StartTask]) -> Iterator[End]:
         left, began = iter(items), time.perf_counter()
         for item in islice(left, 1):
             yield function(item)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from consilience.fit.inference import LARGEST_ROUNDING, Inference, part_in_words
+from consilience.fit.inference import LARGEST_ROUNDING, Inference, expert_part, part_in_words
 from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray, Mask
 
@@ -129,7 +129,7 @@ def reasons_of_parts(inference: Inference, parts: IntArray) -> str:
     """Return why experts ``parts``, -1 for the gate, have no intervals; empty for none."""
     found = {}
     for k in np.unique(parts):
-        own = ["gate"] if k < 0 else ["experts", f"expert {k}", "shapes"]
+        own = ["gate"] if k < 0 else ["experts", expert_part(int(k)), "shapes"]
         name = next((name for name in own if name in inference.withheld), own[0])
         found[part_in_words(name)] = inference.withheld.get(name, "its covariance is not known")
     return "; ".join(f"{name}: {reason}" for name, reason in found.items())

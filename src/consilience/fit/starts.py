@@ -479,9 +479,9 @@ def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Ex
     return respond
 
 
-Task = tuple[str, Array, float]
+StartTask = tuple[str, Array, float]
 """Kind of a start, its responsibilities ``(K, m)``, and the highest value of a proper end that is known."""
-Each = Callable[[Callable[[Task], End], Iterable[Task]], Iterable[End]]
+Each = Callable[[Callable[[StartTask], End], Iterable[StartTask]], Iterable[End]]
 """Computes a function of each item, in their order and as late as possible: ``map``, or a pool of processes."""
 
 
@@ -514,7 +514,7 @@ class Search:
         free = replace(self.penalty, shape_ratio=np.inf)
         return drive(climb(start, free, tol=START_TOL, max_iter=steps, bar=bar, rough=True), respond)
 
-    def finished(self, task: Task) -> End:
+    def finished(self, task: StartTask) -> End:
         """Climb to the end, or until the highest end that is known is out of reach.
 
         Climbs towards a degenerate end are slow, and their ends are ranked last: they are given up early.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from consilience.fit import Parameters, StopReason, criteria
-from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, quantile, two_sided
+from consilience.fit.inference import BETWEEN_SITES, BY_SITE, FEW_CLUSTERS, quantile, two_sided
 from consilience.fitted.protocols import (
     FittedMixture,
     expert_label,
@@ -271,7 +271,7 @@ def error_notes(estimator: FittedMixture) -> list[str]:
         "simulated": "information simulated from the mixture, right if the model is right",
         "summed": "summed information of the sites, right if the model is right",
         "private": "information simulated from the mixture, and the noise; right if the model is right",
-        "between sites": "sampling error at the sites and variance between sites",
+        BETWEEN_SITES: "sampling error at the sites and variance between sites",
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
     if 0 < inference.clusters < FEW_CLUSTERS:

@@ -61,11 +61,6 @@ class Block:
             return self.groups.panel
         return self.panel if self.row_gate_panel is None else self.row_gate_panel
 
-    @property
-    def label_count(self) -> int:
-        """Number of labels: rows, or groups."""
-        return int(self.panel.shape[1]) if self.groups is None else len(self.groups.starts)
-
 
 @dataclass(frozen=True, eq=False)
 class Piece:

@@ -16,7 +16,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
 from typing import NamedTuple
@@ -118,18 +117,6 @@ def check_delta(delta: float) -> None:
     """Raise an error unless ``delta`` is a probability below 1/2."""
     if not 0 < delta < 0.5:
         raise InvalidInputError(f"delta={delta!r}: expected a number above 0 and below 0.5, such as 1e-6")
-
-
-def divided(rho: Fraction, weights: Sequence[int]) -> tuple[Fraction, ...]:
-    """Divide a budget in proportion to whole numbers; the parts add up to it exactly.
-
-    Examples
-    --------
-    >>> divided(Fraction(1, 2), [1, 1, 2])
-    (Fraction(1, 8), Fraction(1, 8), Fraction(1, 4))
-    """
-    total = sum(weights)
-    return tuple(rho * weight / total for weight in weights)
 
 
 def noise_variance(sensitivity: int, rho: Fraction) -> int:

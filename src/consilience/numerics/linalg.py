@@ -14,6 +14,8 @@ SEMIDEFINITE = 1e-8
 """Usual rounding error of the eigenvalues of a correlation matrix that is computed as a sum."""
 TINY = 1e-150
 """Square root of a diagonal entry below which its row counts as zero."""
+SMALLEST_SHARE = 1e-6
+"""Fraction of the largest eigenvalue to which smaller ones are raised before a matrix is inverted."""
 
 
 def cholesky_or_none(A: Array) -> Array | None:
@@ -124,10 +126,10 @@ def independent_columns(C: Array) -> tuple[IntArray, Array]:
     return kept, cholesky_solve(L[:m, :m], C[np.ix_(kept, others)]).T
 
 
-def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:
+def inverse_bounded(A: Array) -> tuple[Array, int]:
     """Invert a positive semidefinite ``A (p, p)`` whose small eigenvalues are raised to a bound.
 
-    Eigenvalues of ``A`` scaled to unit diagonal below ``smallest`` times the largest are raised to it, so that
+    Eigenvalues of ``A`` scaled to unit diagonal below ``SMALLEST_SHARE`` of the largest are raised to it, so that
     directions of which ``A`` knows nothing have a large, finite variance.
 
     Returns
@@ -138,9 +140,9 @@ def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:
     """
     diagonal = np.diagonal(A)
     usual = max(float(np.median(diagonal[diagonal > 0])), 1e-100) if np.any(diagonal > 0) else 1.0
-    scale = 1 / np.sqrt(np.where(diagonal > smallest * usual, diagonal, usual))
+    scale = 1 / np.sqrt(np.where(diagonal > SMALLEST_SHARE * usual, diagonal, usual))
     values, vectors = np.linalg.eigh(A * scale[:, None] * scale)
-    bound = smallest * max(float(values[-1]), 1e-30)  # the inverse of zero is large, but finite
+    bound = SMALLEST_SHARE * max(float(values[-1]), 1e-30)  # the inverse of zero is large, but finite
     root = vectors / np.sqrt(np.maximum(values, bound)) * scale[:, None]
     return root @ root.T, int(np.sum(values < bound))
 
@@ -215,7 +217,7 @@ def bound_below(S: Array, floor: Array) -> Array:
 def symmetric_exponential(E: Array) -> Array:
     """Compute the matrix exponential of a symmetric ``E (q, q)``."""
     values, vectors = np.linalg.eigh(E)
-    with np.errstate(over="ignore", invalid="ignore"):  # who asks for so long a step is given one that is no number
+    with np.errstate(over="ignore", invalid="ignore"):  # a step that overflows is not finite, and refused
         exponential: Array = (vectors * np.exp(values)) @ vectors.T
     return exponential
 
@@ -228,7 +230,7 @@ NOISE_MARGIN = 2.0
 
 def leading_eigenpairs(A: Array, k: int) -> tuple[Array, Array]:
     """Return the ``k`` eigenvalues of symmetric ``A (p, p)`` largest in absolute value, and eigenvectors ``(p, k)``."""
-    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    values, vectors = np.linalg.eigh(symmetrise(A))
     order = np.argsort(-np.abs(values), kind="stable")[:k]
     return values[order], vectors[:, order]
 

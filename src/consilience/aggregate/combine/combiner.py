@@ -13,8 +13,7 @@ from consilience.aggregate.combine import heterogeneity as between
 from consilience.aggregate.combine import trust
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import SiteEvidence, Witness
-from consilience.aggregate.combine.fixed_plan import FixedPlan
-from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients
+from consilience.aggregate.combine.heterogeneity import FixedPlan, Heterogeneity, SiteCoefficients
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.reduce import Reduction, reduce_components, reduction_starts

@@ -96,7 +96,7 @@ class Witness:
     pool : Pool
     copied : dict
         As from :func:`~consilience.aggregate.combine.trust.copies`.
-    verdict : Verdict
+    verdict : TrustVerdict
     used, trusted : (L,) and (M,) array of bool
         Components and gates that were used.
     cost : (L,) array

@@ -1,8 +1,9 @@
-"""Between-site heterogeneity of coefficients, shapes and gates: Cochran's Q, I² and the variance between sites."""
+"""Heterogeneity between sites: Cochran's Q, I² and the variance between them, and the experts without some sites."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from scipy.special import gammaincc
 
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.disagreement import Camps, camps
+from consilience.fit.influence import ExpertsWithout
 from consilience.model import Experts, Gate
 from consilience.model.families.base import MomentExperts
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
-from consilience.numerics.linalg import inverse_bounded, solve_symmetric
+from consilience.numerics.linalg import inverse_bounded, solve_symmetric, symmetrise
 
 SIGNIFICANT = 0.01
 """P-value of Q below which the variance between sites is part of the standard errors."""
@@ -320,7 +322,7 @@ def combined_precision(pool: Pool, labels: IntArray, used: Mask, experts: Expert
         gap = np.einsum("lab,lb->la", A[~known], pool.coefficients[mine[~known]] - target[k])
         sampling = A[known] @ invert_precision(stated.precision[mine[known]]) @ A[known].transpose(0, 2, 1)
         covariance = sampling.sum(axis=0) + gap.T @ gap
-        found[k] = solve_symmetric(0.5 * (covariance + covariance.T), np.eye(f))[0]
+        found[k] = solve_symmetric(symmetrise(covariance), np.eye(f))[0]
     return found
 
 
@@ -347,3 +349,57 @@ def _inverse_product(L: Array) -> Array:
     """Compute ``(L Lᵀ)⁻¹``."""
     inverse = np.linalg.inv(L)
     return np.asarray(inverse.transpose(0, 2, 1) @ inverse)
+
+
+# ---------------------------------------------------------------- the experts without some sites
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPlan:
+    """The experts of sites that were combined, the combined expert of each, and its weight there.
+
+    Parameters
+    ----------
+    owners : tuple of str, (L,)
+        Site of each expert.
+    labels : (L,) array of int
+    weight : (L, f, f) array
+    coefficients : (L, f) array
+    """
+
+    owners: tuple[str, ...]
+    labels: IntArray
+    weight: Array
+    coefficients: Array
+
+    @classmethod
+    def of(cls, pool: Pool, labels: IntArray, used: Mask, stated: Stated) -> FixedPlan:
+        """Return the plan of the experts that were used."""
+        at = np.flatnonzero(used)
+        owners = tuple(pool.names[m] for m in pool.owner[at])
+        return cls(owners, labels[at], np.nan_to_num(stated.weight[at]), pool.coefficients[at])
+
+    def permuted(self, place: IntArray) -> FixedPlan:
+        """Return the plan with combined expert ``k`` at ``place[k]``."""
+        return replace(self, labels=place[self.labels])
+
+    def without(self, gone: Collection[str]) -> ExpertsWithout:
+        """Return the experts that the other sites give at the same plan; NaN for one that they do not have.
+
+        ``b = (Σ W_l)⁻¹ Σ W_l b_l`` over the experts of the other sites, with a variance of about ``(Σ W_l)⁻¹``.
+        """
+        left = np.array([owner not in gone for owner in self.owners])
+        K, f = int(self.labels.max()) + 1, self.coefficients.shape[1]
+        found = ExpertsWithout(np.full((K, f), np.nan), np.zeros((K, f, f)), np.zeros((K, f, f)))
+        for k in range(K):
+            (b, V), (b_left, V_left) = (self._mean(mine) for mine in (self.labels == k, (self.labels == k) & left))
+            found.change[k], found.before[k], found.after[k] = b_left - b, V, V_left
+        return found
+
+    def _mean(self, mine: Mask) -> tuple[Array, Array]:
+        """Return the weighted mean of some experts' coefficients and its variance; NaN if they do not determine it."""
+        W, f = self.weight[mine], self.coefficients.shape[1]
+        V, full_rank = solve_symmetric(W.sum(axis=0), np.eye(f))
+        if not full_rank:
+            return np.full(f, np.nan), np.zeros((f, f))
+        return V @ np.einsum("lab,lb->a", W, self.coefficients[mine]), V
