@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from consilience.numerics.linalg import whitening
-from consilience.published.critic import normal_nodes
+from consilience.numerics.quadrature import hermite_nodes
+from consilience.published.critic import NODES
 from consilience.published.spectral import symmetric_pair
 
 D, AGENT_ROWS = 128, 10
@@ -185,7 +186,7 @@ def minimax_gradients(Z: np.ndarray, y: np.ndarray, V: np.ndarray, s2: float) ->
 
 def against(y: np.ndarray, a: np.ndarray, m: np.ndarray, s2: float) -> tuple[np.ndarray, np.ndarray]:
     """``y tanh(ya/σ²) - E Y tanh(Ya/σ²)`` and ``a E tanh(Ya/σ²)`` for ``Y ~ N(m, σ²)``, by quadrature."""
-    nodes, weights = normal_nodes()
+    nodes, weights = hermite_nodes(NODES)
     drawn = m + np.sqrt(s2) * nodes[:, None]
     th = weights[:, None] * np.tanh(drawn * (a / s2))
     return y * np.tanh(y * a / s2) - np.sum(drawn * th, axis=0), a * th.sum(axis=0)

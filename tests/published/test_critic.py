@@ -16,7 +16,8 @@ from scipy.stats import norm
 
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
 from consilience.model.information import coefficient_slice, score
-from consilience.published.critic import MinimaxSums, minimax_sums, normal_nodes
+from consilience.numerics.quadrature import hermite_nodes
+from consilience.published.critic import NODES, MinimaxSums, minimax_sums
 from strategies import random_design, unweighted
 
 GRADIENTS = ("above", "below", "B")
@@ -139,7 +140,7 @@ def test_two_regressions_that_mirror_have_the_objective_of_the_symmetric_problem
     pairs = [np.array([v, -v]) for v in (b, g, h)]
     design = Design.raw(d, intercept=False)
     sums = minimax_sums(mixture_of(design, pairs[0], np.full(2, 0.5), sigma2), *pairs[1:], Rows(X, y[:, None]))
-    t, w = normal_nodes()
+    t, w = hermite_nodes(NODES)
     drawn = (X @ b)[:, None] + np.sqrt(sigma2) * t  # (n, Q)
 
     def log_cosh(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -21,8 +21,6 @@ from consilience.messages import FailureCode, SiteError
 from consilience.model import Groups, Rows
 from consilience.numerics.arrays import Array, IntArray, Mask
 
-Label = Level
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -57,7 +55,7 @@ class Columns:
     weight: str | None = None
     exposure: str | None = None
     groups: str | None = None
-    classes: tuple[Label, ...] | None = None
+    classes: tuple[Level, ...] | None = None
     dictionary: Dictionary | None = None
     others: tuple[Column, ...] = ()
     clusters: str | None = None
@@ -118,7 +116,7 @@ class Columns:
         return tuple(name for name in (*self.features, *self.target, self.weight, self.exposure) if name is not None)
 
 
-def _check_classes(classes: tuple[Label, ...], target: tuple[str, ...]) -> None:
+def _check_classes(classes: tuple[Level, ...], target: tuple[str, ...]) -> None:
     if len(target) != 1:
         raise InvalidInputError(f"classes: got {len(target)} target columns, expected the single column of the classes")
     text = {isinstance(label, str) for label in classes}
@@ -285,7 +283,7 @@ def _ruled(column: pa.Array, name: str, rule: Rule) -> NDArray[Any]:
     return rule.values(values)
 
 
-def _codes(column: pa.Array, name: str, classes: tuple[Label, ...]) -> NDArray[Any]:
+def _codes(column: pa.Array, name: str, classes: tuple[Level, ...]) -> NDArray[Any]:
     """Return the codes of a column of classes."""
     return _places(column, name, classes, FailureCode.UNKNOWN_CLASS)
 
@@ -295,7 +293,7 @@ def _indicators(column: pa.Array, name: str, category: Column) -> NDArray[Any]:
     return category.indicators(_places(column, name, category.levels, FailureCode.UNKNOWN_LEVEL)).T
 
 
-def _places(column: pa.Array, name: str, levels: tuple[Label, ...], code: FailureCode) -> NDArray[np.int64]:
+def _places(column: pa.Array, name: str, levels: tuple[Level, ...], code: FailureCode) -> NDArray[np.int64]:
     """Return the place of each value among the levels; a failure with this code if a value is not among them."""
     if (str(decode_dictionary(column).type) in TEXT) != isinstance(levels[0], str):
         raise SiteError(code, f"column {name!r} is of type {decode_dictionary(column).type}")

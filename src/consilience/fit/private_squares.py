@@ -15,6 +15,7 @@ from consilience.model import Mixture
 from consilience.model.contributions import GRID
 from consilience.model.squares import products
 from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import symmetrise
 
 SMALL = 1e-3
 """Second moments of products below this share of the largest are left out."""
@@ -60,7 +61,7 @@ class PublicSquares:
         coefficients, p = self.factor @ (total * (self.clip / GRID) / n), len(self.size)
         form, (i, j) = np.zeros((p, p)), np.triu_indices(p)
         form[i, j] = coefficients
-        form = (form + form.T) / 2
+        form = symmetrise(form)
         scale = np.where(self.size > 0, self.size, 1.0)
         values, vectors = np.linalg.eigh(form * np.outer(scale, scale))
         away = vectors[:, -1] * np.sqrt(np.clip(values[-1], LEAST, MOST)) / scale

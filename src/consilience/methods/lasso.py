@@ -32,6 +32,7 @@ from consilience.methods.federated_em import climbs, judges, large_sites, starti
 from consilience.methods.site_reports import total_summary
 from consilience.methods.task import Method, QuestionKind, Task, check_whole
 from consilience.model import Experts, Mixture, Penalty, Statistics
+from consilience.model.multinomial import centre_coefficients
 from consilience.numerics.arrays import Array, Mask
 
 CLIMBS = 4
@@ -255,7 +256,7 @@ def strengths_from(end: Ascent, penalty: Penalty, number: int) -> tuple[float, .
         gap = (H @ theta.ravel() + slope.ravel()).reshape(theta.shape)
         start = int(end.mixture.reads.intercept)
         if p > start:
-            largest = max(largest, float(np.linalg.norm(centred_slopes(gap[:, start:]), axis=0).max()))
+            largest = max(largest, float(np.linalg.norm(centre_coefficients(gap[:, start:]), axis=0).max()))
     top = largest / max(end.statistics.weight, 1.0)
     if not top > 0:
         raise InvalidInputError("Lasso: the model has no slopes to select")
@@ -348,7 +349,7 @@ def slopes(mixture: Mixture) -> tuple[Array, Array]:
     experts = mixture.coefficients[:, int(mixture.design.intercept) :]
     if not mixture.gate.reads_covariates:
         return experts, np.empty((mixture.K, 0))
-    return experts, centred_slopes(mixture.gate.contrasts()[:, int(mixture.reads.intercept) :])
+    return experts, centre_coefficients(mixture.gate.contrasts()[:, int(mixture.reads.intercept) :])
 
 
 def has_units(experts: Experts) -> bool:
@@ -359,12 +360,6 @@ def has_units(experts: Experts) -> bool:
 def slope_units(experts: Experts) -> Array:
     """Return the unit of the slopes of each expert, ``(K,)``."""
     return np.asarray(np.exp(0.5 * experts.log_shapes()[:, 0]) if has_units(experts) else np.ones(experts.K))
-
-
-def centred_slopes(contrasts: Array) -> Array:
-    """Return coefficients ``(K, ·)`` that sum to zero from contrasts to the last expert, ``(K - 1, ·)``."""
-    whole: Array = np.concatenate([contrasts, np.zeros((1, contrasts.shape[1]))])
-    return np.asarray(whole - whole.mean(axis=0))
 
 
 FREE = Support(np.ones((1, 1), dtype=bool), np.ones(1, dtype=bool))
@@ -393,7 +388,7 @@ def gate_quadratic(mixture: Mixture, statistics: Statistics, penalty: Penalty) -
 
 def centring(K: int) -> Array:
     """Return ``Cᵀ C (K - 1, K - 1)`` of the map from contrasts to centred coefficients."""
-    C = centred_slopes(np.eye(K - 1))
+    C = centre_coefficients(np.eye(K - 1))
     return np.asarray(C.T @ C, dtype=np.float64)
 
 
@@ -477,7 +472,7 @@ def descend_in_groups(g: Array, H: Array, theta: Array, threshold: Array) -> Arr
     m, p = theta.shape
     blocks = H.reshape(m, p, m, p)
     theta, slope = theta.copy(), g.copy()
-    C = centred_slopes(np.eye(m))  # (K, K - 1), from contrasts to centred coefficients
+    C = centre_coefficients(np.eye(m))  # (K, K - 1), from contrasts to centred coefficients
     back = np.hstack([np.eye(m), -np.ones((m, 1))])  # (K - 1, K), from these to contrasts
     bounds = [float(np.linalg.eigvalsh(back.T @ blocks[:, j, :, j] @ back)[-1]) for j in range(p)]
     for _ in range(SWEEPS):

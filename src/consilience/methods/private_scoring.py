@@ -53,6 +53,7 @@ from consilience.model import Mixture, Rows, expect
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.budget import Budget, check_delta, rho_of
+from consilience.numerics.linalg import symmetrise
 
 FAR = 3.0
 """q of the first total, without noise about the squared distance of the start, above which more steps are taken."""
@@ -312,7 +313,7 @@ class PrivateScoring(Method):
             problem, start, X = self.public(task)
             sent: Mapping[str, NoisySteps] = yield Each(PrivateSteps(start, X))
             return [self.fit_from_files(problem, X, start, list(sent.values()), task.seed)]
-        purse = Purse(self.budget[1], None if self.masked is None else task.sites)
+        purse = Purse(self.budget.parts, None if self.masked is None else task.sites)
         if self.is_private_start and self.response is not None:
             X = self.simulated(task, PRIVATE_ROWS)
             Y = responses_within(self.response, len(X), task.q)
@@ -394,7 +395,7 @@ class PrivateScoring(Method):
         surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
         found = Ending(end, covariance, n, surprises, expected)
         unsettled = unsettled_reason(surprises[-1], found.errors, expected)
-        return self.described(problem, X, found, seed, (unsettled, [self.budget[0] * share for share in spent]))
+        return self.described(problem, X, found, seed, (unsettled, [self.budget.rho * share for share in spent]))
 
     def fit_from_files(
         self, problem: Problem, X: Array, start: Mixture, sent: Sequence[NoisySteps], seed: int
@@ -407,7 +408,7 @@ class PrivateScoring(Method):
             combined.mixture, combined.covariance, n, (combined.misfit,), forecast_of_files(start, X, places)
         )
         unsettled = unexplained_reason(combined, found.errors, found.forecast)
-        return self.described(problem, X, found, seed, (unsettled, [self.budget[0] * PARTS]))
+        return self.described(problem, X, found, seed, (unsettled, [self.budget.rho * PARTS]))
 
     def described(
         self, problem: Problem, X: Array, found: Ending, seed: int, verdict: tuple[str, Sequence[Fraction]]
@@ -541,4 +542,4 @@ def private_inference(fit: Fit, covariance: Array, unsettled: str) -> Inference:
     J = jacobian(fit.ascent.mixture, fit.permutation)
     reported = J @ covariance @ J.T
     known = identification_mask(fit.ascent.mixture)
-    return Inference(estimates, 0.5 * (reported + reported.T), KIND, float("nan"), {}, identified=known)
+    return Inference(estimates, symmetrise(reported), KIND, float("nan"), {}, identified=known)

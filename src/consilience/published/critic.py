@@ -12,7 +12,6 @@ and the sum over rows is that of :math:`\psi(x_i, y_i) - E\,\psi(x_i, Y)` with `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -28,18 +27,10 @@ from consilience.model.mixture import posterior
 from consilience.model.received import CrossProducts, is_moderate
 from consilience.model.statistics import Additive
 from consilience.numerics.arrays import Array, log_sum_exp
+from consilience.numerics.quadrature import hermite_nodes
 
 NODES = 8
 """Number of nodes: exact for polynomials of degree 15; error below 0.003 for a log of a sum of exponentials."""
-
-
-@lru_cache(maxsize=8)
-def normal_nodes(count: int = NODES) -> tuple[Array, Array]:
-    """Return Gauss-Hermite nodes and weights ``(count,)`` with ``E f(ε) ≈ Σ_q w_q f(t_q)`` for ``ε ~ N(0, 1)``."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    weights /= weights.sum()
-    nodes.flags.writeable = weights.flags.writeable = False  # they are shared
-    return nodes, weights
 
 
 # ---------------------------------------------------------------- critic
@@ -103,7 +94,7 @@ def _block_sums(mixture: Mixture, above: Array, below: Array, block: Block) -> M
     log_pi, pi = gate.evaluate(panel)  # (K, 1)
     sigma2, n = float(Regressions.of(mixture).variances[0]), panel.shape[1]
     w = np.ones(n) if block.weight is None else block.weight
-    t, omega = normal_nodes()
+    t, omega = hermite_nodes(NODES)
     drawn = experts.mean(panel)[:, 0, None] + np.sqrt(sigma2) * t[:, None]  # (K, Q, n)
     chance = (pi * omega)[:, :, None] * w  # (K, Q, n)
     y = np.concatenate([block.Y, drawn.reshape(-1, n)])  # (1 + K Q, n)
