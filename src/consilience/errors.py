@@ -5,12 +5,14 @@ Each error message says what was received, what was expected and what to do. The
     Exception
     └── ConsilienceError
         ├── InvalidInputError              also a ValueError
+        │   ├── TooFewRowsError            a mixture with more parameters than observed responses
         │   └── UnknownParameterError      also a TypeError
         ├── MessageError                   bytes that are not a valid message, or not the expected answer
         ├── JournalError                   a journal that is damaged, in use, or of another run
         ├── EngineError                    a cluster that cannot be reached or is not allowed
         │   └── AwaitedError               a run by files that waits for the answers of sites
         ├── StoreError                     a store of letters that cannot be used now
+        ├── RefusedError                   a question that the rules of a site do not allow
         ├── messages.SiteError             data of a site that cannot be read, reported as a code
         └── RoundStoppedError              a round that some sites did not answer; the run can be resumed
 
@@ -24,6 +26,7 @@ Each error message says what was received, what was expected and what to do. The
         ├── SetAsideWarning                a site's model was excluded, wholly or in part
         ├── SuspectDataWarning             columns of a site, or its fit, suggest that its data are wrong
         ├── InfluentialSiteWarning         a coefficient depends on one site
+        ├── LargeMessagesWarning           the answers of sites are large
         └── UntrustedWarning               too many sites disagree for the result to be reliable
 
 Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on

@@ -1,9 +1,8 @@
 r"""Find out which sites disagree with the others, and whether sites form two camps.
 
-Find out which sites disagree with the others, from the likelihoods of their models on each other's rows.
-
-For sites :math:`a, b` with models :math:`p_a, p_b` fitted to their own rows, the sum of what each loses if it takes the
-other's model estimates Jeffreys' divergence per row:
+Sites are compared by the likelihoods of their models on each other's rows. For sites :math:`a, b` with models
+:math:`p_a, p_b` fitted to their own rows, the sum of what each loses if it takes the other's model estimates Jeffreys'
+divergence per row:
 
 .. math::
     J_{ab} = \ell_a(p_a) - \ell_a(p_b) + \ell_b(p_b) - \ell_b(p_a) - P (1 / n_a + 1 / n_b)
@@ -15,9 +14,8 @@ which must explain the rows of each site about as well as the site's own model d
 of the majority do not fit its rows either: one that lacks a level of a category, or part of the range of a covariate,
 has a model that is far from the others' where it has no rows.
 
-Test whether sites form two camps: two groups of estimates with a gap between them, of which neither is the outlier.
-
-A centre between two camps represents none of them, and no rule can tell which camp is right.
+Camps are two groups of estimates with a gap between them, of which neither is the outlier. A centre between two camps
+represents none of them, and no rule can tell which camp is right.
 """
 
 from __future__ import annotations

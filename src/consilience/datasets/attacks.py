@@ -47,6 +47,8 @@ class Claim:
         Coefficients: of the fit, or those that an M-step on the sums gives.
     scatter : (K, q, q) or (K, q) array
         Scatter of the residuals from ``B``, or its diagonal.
+    precision : array
+        As in :class:`~consilience.aggregate.SiteModel`; empty in the sums of a round.
 
     Examples
     --------

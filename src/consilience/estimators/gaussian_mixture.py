@@ -144,7 +144,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         return self.responsibilities(X).argmax(axis=1)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit, then the most probable component of each row, ``(n,)``."""
+        """Fit the mixture, and predict the most probable component of each row, ``(n,)``."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def predict_gate(self, X: Any) -> Array:

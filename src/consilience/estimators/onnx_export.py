@@ -85,15 +85,15 @@ class Graph:
     # ------------------------------------------------------------------ mathematics
 
     def affine(self, X: str, W: Array, b: Array) -> str:
-        """``X W + b`` for ``W (d, m)``, ``b (m,)``."""
+        """Add ``X W + b`` for ``W (d, m)``, ``b (m,)``."""
         return self.node("Add", self.node("MatMul", X, self.constant(W)), self.constant(b))
 
     def reshape(self, value: str, *shape: int) -> str:
-        """The value in another shape ``(n, ...)``."""
+        """Add the value in another shape ``(n, ...)``."""
         return self.node("Reshape", value, self.constant(np.array([-1, *shape], dtype=np.int64)))
 
     def sum(self, value: str, axis: int) -> str:
-        """The sum over an axis, which is dropped."""
+        """Add the sum over an axis, which is dropped."""
         return self.node("ReduceSum", value, self.constant(np.array([axis], dtype=np.int64)), keepdims=0)
 
 

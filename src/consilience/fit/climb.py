@@ -4,10 +4,9 @@
 sites. The likelihood that comes with the statistics decides whether the proposal is accepted, so each iteration is one
 pass.
 
-Shifted Newton steps on the penalised likelihood: from EM-like steps far from the maximum to Newton near it.
-
-With the observed information ``J``, the complete-data information ``C``, the ridge ``R`` and the gradient ``g`` of the
-penalised likelihood, the step is
+Shifted Newton steps on the penalised likelihood lead from steps like those of EM, far from the maximum, to Newton's
+near it. With the observed information ``J``, the complete-data information ``C``, the ridge ``R`` and the gradient
+``g`` of the penalised likelihood, the step is
 
     (J + R + λ (C + R))⁻¹ g.
 

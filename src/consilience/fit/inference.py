@@ -225,8 +225,8 @@ class Inference:
         Covariance of ``estimates.flat()``, exactly symmetric; NaN where it is not available.
     kind : str
         ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"summed"`` over sites;
-        ``"between sites"``; ``"clustered by site"``; ``"private"`` from noisy sums. Models of earlier versions may
-        have ``"simulated"`` from the mixture.
+        ``"between sites"``; ``"clustered by site"``; ``"private"`` from noisy sums. A file may also
+        have ``"simulated"``, from the mixture.
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str

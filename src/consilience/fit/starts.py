@@ -1,17 +1,14 @@
 """The search for starting values: several kinds of starts, split-and-merge moves, and what their ends agree on.
 
-Starting values of several kinds: no single kind is reliable, a mixture of kinds nearly always contains a good one.
+Starting values are of several kinds: no single kind is reliable, and of several nearly always one is good. A start is a
+set of responsibilities ``(K, m)`` over labels (rows, or groups); one M-step turns it into a mixture.
 
-A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); one M-step turns it into a mixture.
-
-Search for starting points: starts of several kinds are climbed to the end on a sample.
-
-If the first ones agree, that is all: four of them for clusters, three if the clusters are clear, six with covariates,
-where maxima hide. Otherwise up to twelve are climbed, and split-and-merge moves from the best end follow until none
-improves it. If one start alone has reached the best end, more are climbed. The best few different ends are then
-compared on all rows. No start is given up after a few steps for being behind: on real data those that lead to the best
-maximum often are. A climb ends early where its quadratic approximation, or far below the best end its last gains, say
-that the best end is out of reach.
+Starts are climbed to the end on a sample. If the first ones agree, that is all: four of them for clusters, three if the
+clusters are clear, six with covariates, where maxima hide. Otherwise up to twelve are climbed, and split-and-merge
+moves from the best end follow until none improves it. If one start alone has reached the best end, more are climbed.
+The best few different ends are then compared on all rows. No start is given up after a few steps for being behind: on
+real data those that lead to the best maximum often are. A climb ends early where its quadratic approximation, or far
+below the best end its last gains, say that the best end is out of reach.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ class SoftmaxGate(Gate):
 
 @dataclass(frozen=True, eq=False)
 class ConstantGate(Gate):
-    """Gate with constant probabilities, ``π_k(x) = weights_k``.
+    """Gate with constant probabilities, ``π_k(x) = π_k``.
 
     Parameters
     ----------

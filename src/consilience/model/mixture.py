@@ -74,8 +74,9 @@ class Mixture:
     ----------
     design : Design
         Coordinates of the coefficients.
-    gate : SoftmaxGate or ConstantGate
-    experts : GaussianExperts, CategoricalExperts or PoissonExperts
+    gate : Gate
+    experts : Experts
+        Of one family.
     gate_design : Design or None
         Coordinates of the gate's coefficients, if it reads other covariates than the experts.
 

@@ -1,11 +1,10 @@
 """Checks of what came from a message or a file: mixtures and designs, and products of columns that must agree.
 
-Sums of products over rows that no mixture changes, by which answers of one site are compared.
-
-For Gaussian experts, the statistics of a pass at any mixture contain the products of covariates and responses:
-``Σ_k S_k = Σ w x xᵀ``, ``Σ_k (g_k + B_k S_k) = Σ w y xᵀ``, and likewise ``Σ w y yᵀ``. Other families reveal a part of
-them (:meth:`~consilience.model.Experts.row_products`). A site whose answers contradict each other answers
-from changed data, or not from data.
+Answers of one site are compared by sums of products over its rows, which are the same at all mixtures. For Gaussian
+experts, the statistics of a pass at any mixture contain the products of covariates and responses: ``Σ_k S_k = Σ w x
+xᵀ``, ``Σ_k (g_k + B_k S_k) = Σ w y xᵀ``, and likewise ``Σ w y yᵀ``. Other families reveal a part of them
+(:meth:`~consilience.model.Experts.row_products`). A site whose answers contradict each other answers from changed data,
+or not from data.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def is_comparison(asked: CriticSums, given: MinimaxSums) -> bool:
 
 
 def in_critic(_: CriticSums, given: MinimaxSums) -> str:
-    """Check the sums of a critic."""
+    """Return what no rows can give, such as a negative mass; empty if nothing."""
     if np.any(given.shares < 0) or abs(given.shares.sum() - given.weight) > ROUNDING * given.weight:
         return "masses that are negative, or do not add up to the number of rows"
     return "a negative sum of squares" if given.squares < 0 else weight_problem(given.weight)

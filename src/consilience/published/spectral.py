@@ -150,7 +150,7 @@ class SquaredResponses:
 
 
 def in_squares(_: SquaredResponses, given: SquaredMoments) -> str:
-    """Check weighted second moments."""
+    """Return what no rows can give: second moments that are not positive semidefinite; empty if nothing."""
     if not is_semidefinite(given.second):
         return "second moments that are not positive semidefinite"
     return weight_problem(given.weight)

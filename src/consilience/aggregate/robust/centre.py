@@ -192,7 +192,7 @@ def huber_centre(
     """Compute the ``v`` that minimises ``Σ_m w_m ρ(‖z_m - v‖)`` with Huber's ρ: quadratic, linear above the threshold.
 
     It solves ``min_{v, ν} Σ_m w_m (½ ‖ν_m - z_m‖² + τ_m ‖ν_m - v‖)``, the central step of FedGrEM, with ``ν_m`` as from
-    :func:`draw_towards`. Iterates ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``, from the
+    :func:`draw_towards`. It iterates ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``, from the
     coordinatewise medians: from the mean, outlying sites would slow convergence.
 
     Parameters

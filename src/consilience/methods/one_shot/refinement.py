@@ -1,12 +1,11 @@
 """Rounds of refinement, and the rivals of their result.
 
-Rivals of a combined mixture: simpler models of the same rows that a result must not be worse than.
-
-They are the combined mixture before refinement, the model of the best site carried over to all rows, and one regression
-for all rows. The first is where refinement starts, so that no refined fit is below it. The second has been evaluated in
-the opening round; where it is better than the combined mixture, refinement starts from it as well, and the better end
-is returned. One regression cannot replace a mixture of several experts: a fit below it is not to be trusted, and says
-so. Without refinement none of them is known, and the mixture is held against the distribution of the responses.
+Rivals of a combined mixture are simpler models of the same rows than which a result must not be worse: the combined
+mixture before refinement, the model of the best site carried over to all rows, and one regression for all rows. The
+first is where refinement starts, so that no refined fit is below it. The second has been evaluated in the opening
+round; where it is better than the combined mixture, refinement starts from it as well, and the better end is returned.
+One regression cannot replace a mixture of several experts: a fit below it is not to be trusted, and says so. Without
+refinement none of them is known, and the mixture is held against the distribution of the responses.
 """
 
 from __future__ import annotations

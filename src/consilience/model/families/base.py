@@ -4,8 +4,7 @@ A family is a frozen dataclass of arrays, K experts stacked on axis 0. Everythin
 method or a class attribute here; gates, the E-step, fits, messages and methods call these and never test for a
 concrete family. :mod:`consilience.model.families.registry` lists the families by name.
 
-Shape parameters between two bounds: experts at a bound keep their shape until the score leads back inside.
-
+Where shape parameters are between two bounds, experts at a bound keep their shape until the score leads back inside.
 A likelihood may increase up to a limit of its family: Student's t up to the normal distribution, the negative binomial
 up to the Poisson. The shape then ends at its bound. There its score and its information are those of a parameter that
 does not move, so that Newton steps and standard errors of the other parameters are those of the limiting family.

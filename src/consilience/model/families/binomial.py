@@ -61,16 +61,16 @@ class BinomialExperts(GeneralisedLinearExperts):
         return are_counts(Y[:, 0]) & are_counts(trials) & (trials > 0) & (Y[:, 0] <= trials)
 
     def response_features(self, rows: Rows) -> Array:
-        """Empirical log odds ``(n, 1)``."""
+        """Return empirical log odds ``(n, 1)``."""
         trials = 1.0 if rows.exposure is None else rows.exposure[:, None]
         return np.log((rows.Y + 0.5) / (trials - rows.Y + 0.5))
 
     def at_level(self, rows: Rows) -> Self:
-        """The blank experts at the overall log odds."""
+        """Return the blank experts at the overall log odds."""
         share = np.clip(mean_per_size(rows), 1e-8, 1 - 1e-8)
         return self.with_intercept(float(np.log(share / (1 - share))))
 
-    # ------------------------------------------------------------------ the pass
+    # ------------------------------------------------------------------ the E-step
 
     def has_two_outcomes(self, summary: ColumnSummary) -> bool:
         """Whether all responses are 0 or 1: then the mean of their squares is their mean."""
@@ -78,7 +78,7 @@ class BinomialExperts(GeneralisedLinearExperts):
         return abs(variance + mean**2 - mean) <= 1e-9 * mean
 
     def evaluate(self, block: Block) -> BinomialEvaluated:
-        """``log C(m, y) + y η - m log(1 + e^η)``, residuals and variances."""
+        """Compute the log density ``log C(m, y) + y η - m log(1 + e^η)``, residuals and variances."""
         eta, y = self.predictor(block.panel), block.Y[0]
         m = np.ones_like(y) if block.exposure is None else block.exposure
         share = expit(eta)
@@ -87,30 +87,30 @@ class BinomialExperts(GeneralisedLinearExperts):
         return BinomialEvaluated(log_density, m * share * (1 - share), y - m * share)
 
     def layout(self, p: int) -> Layout:
-        """Shape of the experts' moments."""
+        """Return the shape of the experts' moments."""
         return Layout(self.K, self.K, self.K, p)
 
     def weights(self, at: BinomialEvaluated, tau: Array, p: int) -> Weights:
-        """Rows for ``Σ τ``, ``Σ τ (y - m p) x`` and ``Σ τ m p (1 - p) x xᵀ``; ``tau (K, n)`` includes case weights."""
+        """Return weights for ``Σ τ``, ``Σ τ (y - m p) x``, ``Σ τ m p (1 - p) x xᵀ``; ``tau (K, n)`` is weighted."""
         return Weights(tau.sum(axis=1), tau * at.residual, tau * at.variance)
 
     def scores(self, at: BinomialEvaluated) -> ExpertScores:
-        """``y - m p`` on ``x``."""
+        """Compute the scores ``y - m p`` on ``x``."""
         return ExpertScores(at.residual[:, None], np.empty((self.K, 0, at.residual.shape[1])))
 
     def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """``log(1 + e^η) - mean η`` and its derivatives, per trial."""
+        """Compute ``log(1 + e^η) - mean η`` and its derivatives, per trial."""
         share = expit(eta)
         return -log_expit(-eta) - mean * eta, mean - share, share * (1 - share)
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def mean(self, panel: Array) -> Array:
-        """Probability of a success, ``(K, 1, n)``."""
+        """Compute the probability of a success, ``(K, 1, n)``."""
         return expit(self.predictor(panel))[:, None]
 
     def mean_slopes(self, panel: Array) -> Array:
-        """``p (1 - p)``, ``(K, 1, 1, n)``."""
+        """Compute the derivative of the mean in the linear predictor, ``p (1 - p)``, ``(K, 1, 1, n)``."""
         share = self.mean(panel)[:, :, None]
         return share * (1 - share)
 
@@ -132,19 +132,19 @@ class BinomialExperts(GeneralisedLinearExperts):
         return Y, weight
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
-        """Successes ``(n, 1)`` of the experts named by ``labels (n,)``; ``exposure`` are the trials."""
+        """Draw successes ``(n, 1)`` from the experts given by ``labels (n,)``; ``exposure`` are the trials."""
         share = self.mean(panel)[labels, 0, np.arange(len(labels))]
         trials = np.ones(len(labels), dtype=np.int64) if exposure is None else exposure.astype(np.int64)
         return rng.binomial(trials, share).astype(np.float64)[:, None]
 
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
-        """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``; ``exposure`` are the trials."""
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``; ``exposure`` are the trials."""
         trials = np.ones_like(y) if exposure is None else exposure
         inside = bdtr(np.clip(np.floor(y), 0, trials), trials.astype(np.int64), self.mean(panel)[:, 0])
         return cast(Array, np.where(y < 0, 0.0, inside))
 
     def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
-        """Quantile ``(K, n)``; ``exposure`` are the trials."""
+        """Compute the quantile of each expert, ``(K, n)``; ``exposure`` are the trials."""
         share = self.mean(panel)[:, 0]
         lower = np.full_like(share, -1.0)
         upper = np.ones_like(share) if exposure is None else np.broadcast_to(exposure, share.shape)
@@ -152,7 +152,7 @@ class BinomialExperts(GeneralisedLinearExperts):
         return cast(Array, np.floor(least + 1e-6))
 
     def divergence(self, other: Self, panel: Array) -> Array:
-        """``p_k log(p_k / p_l) + (1 - p_k) log((1 - p_k) / (1 - p_l))`` per trial, ``(K, L, n)``."""
+        """Compute ``p_k log(p_k / p_l) + (1 - p_k) log((1 - p_k) / (1 - p_l))`` per trial, ``(K, L, n)``."""
         ours, theirs = self.predictor(panel), other.predictor(panel)
         share = expit(ours)
         entropy = xlogy(share, share) + xlogy(1 - share, 1 - share)

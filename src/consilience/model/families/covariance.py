@@ -3,10 +3,8 @@
 Each structure is a linear space of symmetric matrices: a covariance changes as ``Σ ← L exp(E) Lᵀ`` with ``Σ = L Lᵀ``
 and ``E`` in the span of the structure's basis. For one response, ``E`` is the change of ``log σ²``.
 
-Convert Gaussian moments to least-squares solutions and back.
-
-Moments are sums over residuals from given coefficients. A solution does not depend on these: it can be relabelled, or
-changed, and converted to moments at any coefficients.
+Gaussian moments are sums over residuals from given coefficients. The least-squares solution that they give does not
+depend on these: it can be relabelled, or changed, and converted to moments at any coefficients.
 """
 
 from __future__ import annotations

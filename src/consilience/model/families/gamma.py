@@ -58,24 +58,24 @@ class GammaExperts(GeneralisedLinearExperts):
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
-        """K experts with mean 1 and dispersion 1."""
+        """Return K experts with mean 1 and dispersion 1."""
         return cls(np.zeros((K, p)), np.ones(K))
 
     @classmethod
     def floor(cls, summary: ColumnSummary, fraction: float) -> Array:
-        """Least dispersion, ``(1, 1)``: it has no unit."""
+        """Return the least dispersion, ``(1, 1)``: it has no unit."""
         return np.full((1, 1), fraction)
 
     @classmethod
     def unfittable(cls, summary: ColumnSummary) -> str:
-        """A response that does not vary has no dispersion to estimate."""
+        """Return an error message if the response is constant: its dispersion cannot be estimated."""
         if not np.any(summary.constant_responses):
             return ""
         return f"the response is constant over n_samples={summary.weight:g}: its dispersion has no estimate"
 
     @property
     def shapes(self) -> int:
-        """One shape per expert."""
+        """Number of shapes per expert: one."""
         return 1
 
     def in_range(self, rows: Rows) -> bool:
@@ -87,17 +87,17 @@ class GammaExperts(GeneralisedLinearExperts):
         return np.asarray(Y[:, 0] > 0)
 
     def predictor(self, panel: Array) -> Array:
-        """``η_k(x_i)``, ``(K, n)``, cut on both sides: a mean near 0 would make ``y / μ`` overflow."""
+        """Compute ``η_k(x_i)``, ``(K, n)``, cut on both sides: a mean near 0 would make ``y / μ`` overflow."""
         return np.clip(self.B @ panel, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
 
     def response_features(self, rows: Rows) -> Array:
-        """Standardised logarithms ``(n, 1)``."""
+        """Return standardised logarithms ``(n, 1)``."""
         logs = np.log(rows.Y)
         spread = logs.std()
         return np.asarray((logs - logs.mean()) / (spread if spread > 0 else 1.0))
 
     def at_level(self, rows: Rows) -> Self:
-        """The blank experts at the overall mean, with the dispersion of the responses around it."""
+        """Return the blank experts at the overall mean, with the dispersion of the responses around it."""
         weight = np.ones(rows.n) if rows.weight is None else rows.weight
         share = weight / weight.sum()
         mean = float(share @ rows.Y[:, 0])
@@ -105,13 +105,13 @@ class GammaExperts(GeneralisedLinearExperts):
         return replace(self.with_intercept(float(np.log(mean))), nu=np.repeat(best_shape(np.array([excess])), self.K))
 
     def invalid(self) -> str:
-        """Why coefficients and shapes are not proper; empty where they are."""
+        """Return the reason why coefficients and shapes are not valid; empty if they are."""
         return super().invalid() or ("" if np.all(self.nu > 0) else "a shape is not positive")
 
-    # ------------------------------------------------------------------ the pass
+    # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> GammaEvaluated:
-        """Log density and ratios of the responses to their means."""
+        """Compute the log density and the ratios of the responses to their means."""
         log_y = np.log(block.Y[0])
         r = log_y - self.predictor(block.panel)
         ratio = np.exp(r)
@@ -119,11 +119,11 @@ class GammaExperts(GeneralisedLinearExperts):
         return GammaEvaluated(constant + self.nu[:, None] * (r - ratio) - log_y, ratio, r)
 
     def layout(self, p: int) -> Layout:
-        """Shape of the experts' moments."""
+        """Return the shape of the experts' moments."""
         return Layout(2 * self.K, self.K, self.K, p)
 
     def weights(self, at: GammaEvaluated, tau: Array, p: int) -> Weights:
-        """Rows for ``Σ τ``, ``Σ τ (eʳ - r - 1)``, ``Σ τ (eʳ - 1) x`` and ``Σ τ eʳ x xᵀ``."""
+        """Return weights for ``Σ τ``, ``Σ τ (eʳ - r - 1)``, ``Σ τ (eʳ - 1) x`` and ``Σ τ eʳ x xᵀ``."""
         excess = np.einsum("kn,kn->k", tau, at.ratio - at.log_ratio - 1.0)
         return Weights(np.concatenate([tau.sum(axis=1), excess]), tau * (at.ratio - 1.0), tau * at.ratio)
 
@@ -145,10 +145,10 @@ class GammaExperts(GeneralisedLinearExperts):
             return "a negative deviance"
         return super().impossible(moments, intercept=intercept)
 
-    # ------------------------------------------------------------------ the step
+    # ------------------------------------------------------------------ the M-step
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """A Newton step of the coefficients, and the shape that is best at the current ones.
+        """Take a Newton step of the coefficients, and the shape that is best at the current ones.
 
         The coefficients' part of the log-likelihood is ``-ν_k Σ τ (log μ + y / μ)``: their maximum does not depend on
         the shape, so that the two steps together raise the likelihood whenever the first one does.
@@ -176,19 +176,19 @@ class GammaExperts(GeneralisedLinearExperts):
     # ------------------------------------------------------------------ derivatives
 
     def scores(self, at: GammaEvaluated) -> ExpertScores:
-        """``ν (eʳ - 1)`` on ``x``, and ``ν (log ν + 1 - ψ(ν) + r - eʳ)`` for ``log ν``."""
+        """Compute ``ν (eʳ - 1)`` on ``x``, and ``ν (log ν + 1 - ψ(ν) + r - eʳ)`` for ``log ν``."""
         nu = self.nu[:, None]
         shape = nu * (np.log(nu) - digamma(nu) - (at.ratio - at.log_ratio - 1.0))
         return ExpertScores((nu * (at.ratio - 1.0))[:, None], shape[:, None])
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
-        """Observed score: coefficients ``(K, 1, p)`` and log shapes ``(K, 1)``."""
+        """Compute the observed score: coefficients ``(K, 1, p)`` and log shapes ``(K, 1)``."""
         n, excess = np.split(moments.plain, 2)
         shapes = self.nu * (n * (np.log(self.nu) - digamma(self.nu)) - excess)
         return (self.nu[:, None] * moments.first)[:, None], shapes[:, None]
 
     def complete(self, moments: Moments) -> Array:
-        """``ν Σ τ eʳ x xᵀ``, ``-ν Σ τ (eʳ - 1) x`` and ``-∂²/∂(log ν)²``, ``(K, p + 1, p + 1)``."""
+        """Compute ``ν Σ τ eʳ x xᵀ``, ``-ν Σ τ (eʳ - 1) x`` and ``-∂²/∂(log ν)²``, ``(K, p + 1, p + 1)``."""
         n, p, nu = moments.plain[: self.K], self.p, self.nu
         J = np.empty((self.K, p + 1, p + 1))
         J[:, :p, :p] = nu[:, None, None] * unpack(moments.second)
@@ -197,23 +197,25 @@ class GammaExperts(GeneralisedLinearExperts):
         return J
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
-        """The experts with ``coefficients`` added, and ``shapes`` to the log shapes."""
+        """Add ``coefficients`` to the coefficients and ``shapes`` to the log shapes."""
         B = self.B + coefficients.reshape(self.B.shape)
         return replace(self, B=B, nu=self.nu * np.exp(np.clip(shapes, -50.0, 50.0)))
 
+    # ------------------------------------------------------------------ reported parameters
+
     def log_shapes(self) -> Array:
-        """Log dispersions, ``(K, 1)``."""
+        """Return log dispersions, ``(K, 1)``."""
         return -np.log(self.nu)[:, None]
 
     def log_shapes_jacobian(self) -> Array:
-        """``∂ log(1 / ν) / ∂ log ν = -1``."""
+        """Return ``∂ log(1 / ν) / ∂ log ν = -1``."""
         return -np.eye(self.K)
 
     def attributes(self) -> dict[str, Array]:
-        """Dispersions ``(K,)``."""
+        """Return dispersions ``(K,)``."""
         return {"dispersions_": 1 / self.nu}
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
         """Return the quantiles at which a normal variable has its Gauss-Hermite nodes."""
@@ -223,27 +225,32 @@ class GammaExperts(GeneralisedLinearExperts):
         return Y, np.broadcast_to(w[:, None], Y.shape)
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
-        """Responses ``(n, 1)`` of the experts named by ``labels (n,)``."""
+        """Draw responses ``(n, 1)`` of the experts given by ``labels (n,)``."""
         mean, nu = self.mean(panel)[labels, 0, np.arange(len(labels))], self.nu[labels]
         return np.maximum(rng.gamma(nu, mean / nu), np.finfo(float).tiny)[:, None]
 
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
-        """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
         nu = self.nu[:, None]
         return gammainc(nu, nu * np.maximum(y, 0.0) / self.mean(panel)[:, 0])
 
     def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
-        """Quantile of each expert, ``(K, n)``."""
+        """Compute the quantile of each expert, ``(K, n)``."""
         nu = self.nu[:, None]
         return self.mean(panel)[:, 0] * gammaincinv(nu, probability) / nu
 
+    # ------------------------------------------------------------------ combining experts of several sites
+
     def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """``η + mean exp(-η)`` and its derivatives."""
+        """Compute ``η + mean exp(-η)`` and its derivatives."""
         ratio = mean * np.exp(-eta)
         return eta + ratio, ratio - 1.0, ratio
 
     def divergence(self, other: Self, panel: Array) -> Array:
-        """``(ν - ν') ψ(ν) - log Γ(ν) / Γ(ν') + ν' log(β / β') + ν (β' / β - 1)`` with ``β = ν / μ``, ``(K, L, n)``."""
+        """Compute the divergence, ``(K, L, n)``, with ``β = ν / μ``.
+
+        It is ``(ν - ν') ψ(ν) - log Γ(ν) / Γ(ν') + ν' log(β / β') + ν (β' / β - 1)``.
+        """
         ours, theirs = (np.log(e.nu)[:, None] - e.predictor(panel) for e in (self, other))  # log β, (K, n)
         nu, their_nu = self.nu[:, None], other.nu
         constant = (nu - their_nu) * digamma(nu) - gammaln(nu) + gammaln(their_nu)  # (K, L)
@@ -251,12 +258,12 @@ class GammaExperts(GeneralisedLinearExperts):
         return np.asarray(constant[:, :, None] + their_nu[:, None] * gap + nu[:, :, None] * np.expm1(-gap))
 
     def within(self, panel: Array, own: Array, mean: Array) -> Array:
-        """``Σ mass E log y`` over experts and points."""
+        """Compute ``Σ mass E log y`` over experts and points."""
         logs = (digamma(self.nu) - np.log(self.nu))[:, None] + self.predictor(panel)
         return np.asarray(np.sum(own * logs))
 
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
-        """Coefficients nearest to ``mean``, then the shape from ``Σ mass (log μ + mean / μ - 1 - E log y)``."""
+        """Fit coefficients nearest to ``mean``, then the shape from ``Σ mass (log μ + mean / μ - 1 - E log y)``."""
         moved = super().projected(panel, mass, mean, within)
         n = mass.sum(axis=1)
         loss = np.sum(mass * moved.pointwise(moved.predictor(panel), mean[:, 0])[0], axis=1)
@@ -266,28 +273,28 @@ class GammaExperts(GeneralisedLinearExperts):
     # ------------------------------------------------------------------ one model per site
 
     def shape_values(self) -> Array:
-        """Dispersions ``(K, 1)``."""
+        """Return dispersions ``(K, 1)``."""
         return 1 / self.nu[:, None]
 
     def with_shape_values(self, values: Array) -> Self:
-        """The experts with these dispersions."""
+        """Return the experts with these dispersions."""
         return replace(self, nu=1 / values[:, 0])
 
     def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
-        """Dispersions ``(K, 1)`` that are best at the current coefficients; an expert without rows keeps its own."""
+        """Compute the best dispersions ``(K, 1)`` at the current coefficients; an expert without rows keeps its own."""
         n, excess = np.split(moments.plain, 2)
         found = best_shape(excess / np.where(n > 0, n, 1.0))
         dispersion = np.where(n > 0, 1 / found, 1 / self.nu)
         return np.asarray(np.maximum(dispersion, penalty.floor[0, 0])[:, None])
 
     def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
-        """The experts with ``factor`` times the squared coefficient of variation of the response."""
+        """Return the experts with ``factor`` times the squared coefficient of variation of the response."""
         squared = float(summary.y_covariance[0, 0] / summary.y_mean[0] ** 2)
         return replace(self, nu=np.full(self.K, 1 / (factor * squared)))
 
 
 def best_shape(excess: Array) -> Array:
-    """The root ``ν`` of ``log ν - ψ(ν) = excess`` by Newton's method on ``log ν``.
+    """Compute the root ``ν`` of ``log ν - ψ(ν) = excess`` by Newton's method on ``log ν``.
 
     ``excess`` is the mean of ``eʳ - r - 1``: the maximum-likelihood shape given the means.
 
