@@ -137,8 +137,9 @@ def versions() -> dict[str, str]:
 
 
 def table(title: str, rows: list[Record]) -> Record:
-    """A table of a result: rows share their keys, which are the headings."""
-    return {"title": title, "rows": rows}
+    """A table of a result: the headings are the keys of all rows, and what a row lacks is None."""
+    headings = list(dict.fromkeys(key for row in rows for key in row))
+    return {"title": title, "rows": [{key: row.get(key) for key in headings} for row in rows]}
 
 
 def print_table(shown: Record) -> None:

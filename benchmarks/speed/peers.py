@@ -175,10 +175,7 @@ def compared(model: str, seeds: range) -> list[Record]:
         }
         for name, each in found.items()
     ]
-    missing = dict.fromkeys(["CPU s", "at the highest log-likelihood", "largest gap"])
-    return rows + [
-        {"program": name, "version": "not installed", **missing} for name in MODELS[model] if name not in found
-    ]
+    return rows + [{"program": name, "version": "not installed"} for name in MODELS[model] if name not in found]
 
 
 def main() -> None:
