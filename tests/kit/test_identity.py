@@ -55,7 +55,7 @@ def test_the_key_file_is_read_again_and_never_overwritten(identity, tmp_path):
 
 
 def test_the_private_key_is_not_shown(identity):
-    assert repr(identity) == f"Identity({identity.public_key!r})"
+    assert repr(identity) == f"SiteIdentity({identity.public_key!r})"
     with pytest.raises(TypeError, match="not copied"):
         identity.__reduce__()
 

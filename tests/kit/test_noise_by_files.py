@@ -19,6 +19,7 @@ import pytest
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY
 from consilience.errors import InvalidInputError, RefusedError
+from consilience.files.json_text import bytes_hash
 from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import RunFile
@@ -35,7 +36,6 @@ from consilience.messages import LogLikelihood, NoisySums, PrivateScores, Severa
 from consilience.model.contributions import total_sensitivity
 from consilience.numerics.budget import noise_variance, rho_of
 from consilience.report.verdict import verdict
-from consilience.site.account import question_hash
 from mail_office import NOISE, PRIVATE, TABLES, Office, start, with_noise
 
 
@@ -102,7 +102,7 @@ def test_a_charge_is_in_the_ledger_before_the_noise_and_says_what_for(
     said = {name: entry.details[name] for name in ("study", "run", "number", "place", "question", "unit", "spent")}
     assert said == {
         "study": PRIVATE.identity, "run": letter.run, "number": 1, "place": 0, "unit": "row",
-        "question": question_hash(letter.question), "spent": f"{rho.numerator}/{rho.denominator}",
+        "question": bytes_hash(letter.question), "spent": f"{rho.numerator}/{rho.denominator}",
     }  # fmt: skip
     assert entry.details["sensitivity"] == sensitivity
     assert entry.details["variance"] == noise_variance(sensitivity, rho)

@@ -1,9 +1,7 @@
 """In-process engine: sites answer in threads; every message is encoded and decoded as on a network.
 
-Small sites of one process that are neighbours in the order of summation answer for a sum in one call.
-
-A site of few rows costs mostly the call itself. If there are many such sites, the rows of a subtree of the sum are
-joined, and one answer over all of them takes the place of the sum of their answers.
+A site of few rows costs mostly the call itself. If there are many such sites, the rows of neighbours in the order of
+summation are joined, and one answer over all of them takes the place of the sum of their answers.
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ def respond_together(question: Question, sites: Sequence[Site]) -> bytes | None:
         return None
 
 
-# ---------------------------------------------------------------- inprocess
+# ---------------------------------------------------------------- engine
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,9 +1,8 @@
 """JSON text, read strictly and written for people; its canonical bytes and their hash.
 
-Canonical bytes of a JSON value, and their hash: the same value has the same bytes on every machine.
-
-Objects are written with sorted keys, without spaces, in UTF-8 and Unicode's normal form C; floats with the fewest
-digits that give the same float, as Python's ``repr`` does. These are the bytes that are hashed and signed.
+The same value has the same canonical bytes on every machine. Objects are written with sorted keys, without spaces, in
+UTF-8 and Unicode's normal form C; floats with the fewest digits that give the same float, as Python's ``repr`` does.
+These are the bytes that are hashed and signed.
 """
 
 from __future__ import annotations

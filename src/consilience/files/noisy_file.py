@@ -18,11 +18,11 @@ from consilience.files.documents import Finite, Integer, MixtureDocument, Part, 
 from consilience.files.json_text import content_hash, parse_json
 from consilience.files.site_file import Digest, SiteFile, read_hashed, write_hashed
 from consilience.messages import NoisySteps, NoisySums
+from consilience.messages.checks import MOST_STEPS
 
 FORMAT = "consilience noisy site file"
 VERSION = 1
 """Version of the format that is written; all versions up to it are read."""
-MOST_STEPS = 100
 
 
 @dataclass(frozen=True, eq=False)

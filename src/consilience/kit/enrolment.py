@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from consilience.errors import InvalidInputError
@@ -190,7 +190,6 @@ class Authority:
     @classmethod
     def of(cls, own: Path) -> Authority:
         """Return the authority in a coordinator's folder, which is made if there is none."""
-        from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -201,7 +200,7 @@ class Authority:
         if not isinstance(key, Ed25519PrivateKey):
             raise InvalidInputError(f"{AUTHORITY_KEY} is not an Ed25519 key")
         if public.exists():
-            found = x509.load_pem_x509_certificate(read_text(public, "a certificate").encode())
+            found = _loaded(read_text(public, "a certificate"))
             if found.public_key() != key.public_key():
                 raise InvalidInputError(f"{AUTHORITY_FILE} is not of the key in {AUTHORITY_KEY}: restore both")
             return cls(found, key)
@@ -228,11 +227,10 @@ class Authority:
 
     def still_good(self, text: str, key: Ed25519PublicKey) -> str:
         """Return a certificate in PEM if it is this authority's of a key and has time left; empty if not."""
-        from cryptography import x509
         from cryptography.exceptions import InvalidSignature
 
         try:
-            found = x509.load_pem_x509_certificate(text.encode())
+            found = _loaded(text)
             found.verify_directly_issued_by(self.certificate)
         except (ValueError, TypeError, InvalidSignature):
             return ""
@@ -297,7 +295,7 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _loaded(text: str) -> Any:
+def _loaded(text: str) -> x509.Certificate:
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(text.encode())

@@ -1,8 +1,6 @@
 """The folder of a site: its policy, secret, key and ledger, its fits and what it released; and the key that signs.
 
-The folder of a site: its policy, secret, key and ledger, its fits and what it released. Names in it are fixed.
-
-The folder stays at the site. What leaves is copied out of ``releases``.
+The names of its files are fixed. The folder stays at the site; what leaves is copied out of ``releases``.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class SiteIdentity:
         self._key = key
 
     def __repr__(self) -> str:
-        return f"Identity({self.public_key!r})"
+        return f"SiteIdentity({self.public_key!r})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a private key is not copied into other files")

@@ -193,8 +193,7 @@ def draft_answer(
         If the question is not of this run or for this site, or if the table does not fit the study.
     RefusedError
         If the policy does not allow the way of the study, if the run is of another wave, if the rows differ from those
-        of the run, if another question
-        of the same round was answered, or if the budget is spent.
+        of the run, if another question of the same round was answered, or if the budget is spent.
     """
     check_letter(folder, study, run, letter)
     check_signed(Policy.from_text(folder.policy).runs, run, letter)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from consilience.errors import InvalidInputError, RefusedError
-from consilience.files.json_text import content_hash
+from consilience.files.json_text import bytes_hash, content_hash
 from consilience.files.noisy_file import NoisyFile
 from consilience.kit import ledger
 from consilience.kit.folder import SiteFolder
@@ -33,7 +33,6 @@ from consilience.methods import PrivateScoring
 from consilience.model import Mixture
 from consilience.numerics.budget import Budget
 from consilience.site import respond
-from consilience.site.account import question_hash
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +106,7 @@ def draft_steps(
         raise InvalidInputError("the study is not one file with noise")
     question = encode(method.steps_question(task_of(study, start=start)))
     run = content_hash({"study": study.identity, "exchange": "file"})
-    part = RunPart(run, 1, question_hash(question), "" if source is None else str(source.resolve()), approved_by)
+    part = RunPart(run, 1, bytes_hash(question), "" if source is None else str(source.resolve()), approved_by)
     site = open_private(folder, study, table, part)
     told = (*mapped_by(mapping)[1:], *site.told, cost_line(folder, policy.privacy, method.budget.whole))
     return NoisyDraft(told, partial(_draw, site, question, method.budget, tags, mapping))

@@ -34,7 +34,7 @@ from consilience.messages.table import decode_question
 from consilience.model.contributions import refusal
 from consilience.numerics.budget import noise_variance, shared_variance
 from consilience.site import Site, respond
-from consilience.site.account import Account, question_hash
+from consilience.site.account import Account
 from consilience.site.masks import Masks
 
 ANSWERS = "rounds"
@@ -423,7 +423,7 @@ def ledger_account(  # noqa: PLR0917 - what a charge names
             masked = {"sums": "masked", "sites": list(found.sites), "colluding": masks.colluding}
         what = {
             "study": study.identity, "run": part.run, "number": part.number, "place": place,
-            "question": question_hash(question), "unit": budget.unit, "sensitivity": sensitivity,
+            "question": bytes_hash(question), "unit": budget.unit, "sensitivity": sensitivity,
             "variance": variance, "tags": tags, "table": part.table,
             "approved_by": part.approved_by, **masked,
         }  # fmt: skip

@@ -542,7 +542,7 @@ def _is_symmetric(matrix: Array) -> bool:
     return bool(np.all(np.abs(matrix - matrix.T) <= ROUNDING * np.abs(matrix).max(initial=0.0)))
 
 
-# ---------------------------------------------------------------- what must be true of the statistics of any rows, wha
+# ---------------------------------------------------------------- what is true of the statistics of any rows
 
 
 SHARP = 1e-6

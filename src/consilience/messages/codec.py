@@ -323,7 +323,7 @@ class OneOf:
         return self.records[source.whole(0, len(self.records) - 1)].read(source)
 
 
-# ---------------------------------------------------------------- whether two encoded questions are the same, up to ro
+# ---------------------------------------------------------------- equal questions, up to rounding
 
 
 SAME = 1e-9

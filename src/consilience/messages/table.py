@@ -21,7 +21,7 @@ from consilience.messages.checks import HEADS, check_bundle
 from consilience.messages.codec import Choice, Message, OtherFormatError, Reader, Struct, Tuple, Whole, Writer
 from consilience.messages.failures import Failure, FailureCode, SiteError
 from consilience.messages.questions import Answers, Bundle, Question, Sample, Several
-from consilience.model import Mixture, Rows
+from consilience.model import Rows
 from consilience.model.received import CrossProducts
 
 T = TypeVar("T")
@@ -79,9 +79,6 @@ class Row:
     products : callable
         ``products(question, answer)`` returns the sums over rows that an answer states whatever was asked, by which
         answers of a site are compared; None if it states none.
-    weighs : callable
-        ``weighs(question)`` returns the mixture whose responsibilities weigh the rows in an answer, for the rules of a
-        site on rounds; None if there is none.
 
     Examples
     --------
@@ -102,7 +99,6 @@ class Row:
     impossible: Callable[[Any, Any], str] = _possible
     largest: Callable[[Any], int | None] = _unknown
     products: Callable[[Any, Any], CrossProducts | None] = _unknown
-    weighs: Callable[[Any], Mixture | None] = _unknown
 
 
 # ---------------------------------------------------------------- registration

@@ -220,7 +220,6 @@ register(
         fits=is_comparison,
         largest=lambda asked: HEADS + 3 * asked.above.size + asked.mixture.K,
         impossible=in_critic,
-        weighs=lambda asked: asked.mixture,
         products=lambda _, given: CrossProducts.counted(given.weight),
     ),
 )

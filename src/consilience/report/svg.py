@@ -91,9 +91,7 @@ LONGEST = 15
 """Maximum number of letters of a name in a picture."""
 
 
-def forest(
-    effect: KindEffect, scale: ChangeScale, title: str, *, i: int, axis: tuple[float, float], next_name: str = "next"
-) -> str:
+def forest(effect: KindEffect, scale: ChangeScale, title: str, *, i: int, axis: tuple[float, float]) -> str:
     """Draw an effect at each site, in all of them and in a further one, with numbers and weights.
 
     Parameters
@@ -106,8 +104,6 @@ def forest(
         Place of the kind, for its colour.
     axis : (float, float)
         Ends of the axis, as changes of the linear predictor.
-    next_name : str
-        What a further site is called.
     """
     names = [_short(site.name) for site in effect.sites]
     digits = scale.digits(effect.all[0])
@@ -129,7 +125,7 @@ def forest(
     if found is not None and isfinite(found.next_site[0]):
         low, high = found.next_site
         marks += [
-            text(0, y, next_name, "s"),
+            text(0, y, "next", "s"),
             f'<path class="next k{colour(i)}" d="M{at(low):.1f} {y - 4}H{at(high):.1f}"/>',
         ]
         ends = " to ".join(scale.number(end, digits).removeprefix("+") for end in (low, high))

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from hashlib import sha256
 from threading import Lock
 from typing import Any, TypeVar
 
 from consilience.errors import InvalidInputError
+from consilience.files.json_text import bytes_hash
 from consilience.messages import FailureCode, SiteError
 from consilience.messages.questions import MaskedSums, NoisySums
 from consilience.model.contributions import total_sensitivity
@@ -89,7 +89,7 @@ class Account:
             If there is no such part, or if it was charged for another question or for one without an answer.
         """
         with self._lock:
-            asked = question_hash(question)
+            asked = bytes_hash(question)
             if self._charged.get(place, asked) != asked or not 0 <= place < self.parts:
                 raise SiteError(FailureCode.REFUSED, f"part {place} of the budget is spent, or there is none")
             if place in self._given:
@@ -105,8 +105,3 @@ class Account:
             self._given[place] = draw(self.rho)
             found: Sums = self._given[place]
             return found
-
-
-def question_hash(question: bytes) -> str:
-    """Return the hash of an encoded question, ``sha256:...``."""
-    return f"sha256:{sha256(question).hexdigest()}"
