@@ -270,7 +270,10 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Fit one interpretable mixture model from data in many places. No command opens a network connection."""
+    """Fit one interpretable mixture model from data in many places.
+
+    Only 'live', 'site serve' and tables in an object store open network connections.
+    """
 
 
 @app.command("init")

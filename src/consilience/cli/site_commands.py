@@ -1,4 +1,4 @@
-"""The commands of a site: its folder, check, fit, preview, release, annex and ledger. Nothing is sent."""
+"""The commands of a site: its folder, check, fit, preview, release, annex and ledger. Only ``serve`` sends anything."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _end_unless_approved(missing: int, output: Output) -> None:
 
 # ---------------------------------------------------------------- site commands
 
-site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
+site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Only 'serve' sends anything.")
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
 site.add_typer(log, name="log")
 site.command("answer", cls=PagedCommand)(answer_question)
