@@ -25,7 +25,7 @@ from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.kit.folder import KEY, SiteIdentity
 from consilience.kit.roster import Roster
 
-PERIODS, MINUTES, POLL = 8, 10.0, 1.0
+PERIODS, MINUTES, POLL = 12, 10.0, 1.0
 CONTRACT = STUDY.replace("[model]", 'trust = "coordinator"\nmethod = {name = "OneShot", refine = 1}\n[model]', 1)
 SITE = "ash"
 
