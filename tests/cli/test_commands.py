@@ -1,22 +1,25 @@
 """The commands as a new user runs them, on tables of three sites."""
 
 import json
+import re
 import subprocess
 import sys
 import warnings
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import consilience
 from consilience.cli import app as module
 from consilience.cli.catalogue import CommandError, CommandFault
-from consilience.cli.output import Output
+from consilience.cli.output import Output, is_confirmed
 from consilience.data.tables import read_table
 from consilience.errors import SetAsideWarning
 from consilience.kit.site_fit import site_file
@@ -267,3 +270,18 @@ def test_an_output_that_exists_is_named_before_anything_is_read(folder, tmp_path
 
 def test_the_version_is_printed():
     assert run("--version").stdout == f"consilience {consilience.__version__}\n"
+
+
+def test_a_question_shows_control_characters_as_escapes() -> None:
+    ask = typer.Typer()
+    ask.command()(lambda: sys.stdout.write(f"{is_confirmed('Release a' + chr(27) + '[2J.json?')}"))
+    said = RUNNER.invoke(ask, input="y\n").output
+    assert said.endswith("True")
+    assert "Release a\\u001b[2J.json?" in said
+
+
+def test_no_command_prints_words_of_others_as_they_are() -> None:
+    texts = [each.read_text(encoding="utf-8") for each in Path(module.__file__).parent.rglob("*.py")]
+    asked = [each for text in texts for each in re.findall(r"typer\.(?:confirm|echo)\(\s*(\S+)", text)]
+    assert len(asked) > 2
+    assert all(each.startswith("printable(") for each in asked)

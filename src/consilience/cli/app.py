@@ -432,7 +432,9 @@ def demo_hospitals(
 ) -> None:
     """Run a study of five simulated hospitals: a file from each of them, combined into one model."""
     if not no_input:
-        typer.confirm(f"Write tables, a study, five site files and a model into {folder}?", abort=True, err=True)
+        typer.confirm(
+            printable(f"Write tables, a study, five site files and a model into {folder}?"), abort=True, err=True
+        )
     output = Output(as_json, quiet)
     model, largest, written = run_tour(folder, output)
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"

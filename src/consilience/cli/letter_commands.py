@@ -12,7 +12,7 @@ from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.mapping_commands import mapped_table
 from consilience.cli.notice_commands import check_signatures
 from consilience.cli.options import WITHOUT_A_PERSON, AsJson, Quiet, StudyPath
-from consilience.cli.output import Output, check_free, folder_of, study_of, write_bytes
+from consilience.cli.output import Output, check_free, folder_of, is_confirmed, study_of, write_bytes
 from consilience.files.json_text import read_text
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER
@@ -45,7 +45,7 @@ def share_letter(  # noqa: PLR0917 - what the options of the command say
     if draft.is_new and no_input and not allowed:
         raise CommandError(CommandFault.REFUSED, f"the policy does not allow a letter {WITHOUT_A_PERSON}")
     Output(quiet=output.quiet and no_input).say("\n".join(draft.said))
-    if draft.is_new and not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
+    if draft.is_new and not no_input and not is_confirmed(f"Release this as {out}?"):
         ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})
         raise CommandError(
             CommandFault.DECLINED, "nothing has left, nor was anything charged; the ledger has your answer"

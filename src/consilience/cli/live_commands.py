@@ -16,7 +16,7 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, SiteName, Where
-from consilience.cli.output import Output, check_free, folder_of, study_of
+from consilience.cli.output import Output, check_free, folder_of, is_confirmed, printable, study_of
 from consilience.cli.site_page import rewrite_page
 from consilience.couriers.letter_stores import LetterStore, store_at
 from consilience.errors import InvalidInputError
@@ -86,8 +86,8 @@ def site_mandate(  # noqa: PLR0917 - typer makes options of them
 def _sign(folder: SiteFolder, output: Output, who: str, *, no_input: bool) -> None:
     with report_as(CommandFault.FOLDER):
         mandate = Mandate.read(folder.path / FILE)
-    typer.echo(mandate.to_text(), err=True)
-    if not no_input and not typer.confirm("Sign this mandate?", default=False, err=True):
+    typer.echo(printable(mandate.to_text()), err=True)
+    if not no_input and not is_confirmed("Sign this mandate?"):
         raise CommandError(CommandFault.DECLINED, "the mandate is not signed")
     with report_as(CommandFault.FOLDER, refused=CommandFault.REFUSED):
         missing = sign_mandate(folder, mandate, who)
@@ -102,7 +102,7 @@ def approve_open_question(folder: SiteFolder, beginning: str, who: str, output: 
     if letter is None or len(beginning) < 8 or not letter.hash.removeprefix("sha256:").startswith(beginning):
         raise CommandError(CommandFault.QUESTION, "no open question begins so: 'consilience site status' names it")
     output.say(f"Round {letter.number}. Asked: {letter.disclosed}.")
-    if not typer.confirm("Approve that this is answered?", default=False, err=True):
+    if not is_confirmed("Approve that this is answered?"):
         raise CommandError(CommandFault.DECLINED, "the question is not approved")
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
         missing = approve_question(folder, letter.hash, who)

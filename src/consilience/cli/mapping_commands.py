@@ -11,7 +11,7 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
-from consilience.cli.output import Output, study_of, write
+from consilience.cli.output import Output, printable, study_of, write
 from consilience.columns import Column
 from consilience.data.foreign_files import sheets_of
 from consilience.kit.examination import Finding
@@ -178,7 +178,7 @@ def _with_levels(rule: MappedColumn, export: pa.Table, study: Study, file: FileF
 def _ask_which(question: str, shown: Sequence[str], default: int) -> int:
     """Ask which of several is meant, by its number from 1; 0 if none is."""
     lines = [f"  {number}  {name}" for number, name in enumerate(shown, start=1)]
-    typer.echo("\n".join([question, *lines, "  0  none of these"]), err=True)
+    typer.echo(printable("\n".join([question, *lines, "  0  none of these"])), err=True)
     answer = -1
     while not 0 <= answer <= len(shown):
         answer = typer.prompt(f"Number from 0 to {len(shown)}", type=int, default=default, err=True)

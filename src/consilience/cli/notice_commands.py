@@ -11,7 +11,7 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import NoInput, Overwrite, Quiet, SiteName, StudyPath, Where
-from consilience.cli.output import Output, check_free, folder_of, study_of, write_bytes
+from consilience.cli.output import Output, check_free, folder_of, is_confirmed, study_of, write_bytes
 from consilience.files.json_text import read_text
 from consilience.files.noisy_file import AnySiteFile, NoisyFile, read_sent_file
 from consilience.files.site_file import SiteFile
@@ -56,7 +56,7 @@ def withdraw_site(  # noqa: PLR0917 - typer makes options of them
     with report_as(CommandFault.RELEASE):
         notice = write_withdrawal(folder, wanted.identity, reason)
     asked = f"Withdraw {folder.name} from {wanted.name}? Nothing of it leaves for this study any more."
-    if not no_input and not typer.confirm(asked, default=False, err=True):
+    if not no_input and not is_confirmed(asked):
         raise CommandError(CommandFault.DECLINED, "the site has not withdrawn")
     with report_as(CommandFault.FOLDER):
         data = keep_withdrawal(folder, notice, by or getpass.getuser())
@@ -107,7 +107,7 @@ def retract_files(  # noqa: PLR0917 - typer makes options of them
         f"{listed}: these files are deleted now. Do you state, signed with {key}, that all other copies were destroyed "
         "and that no result was made of them?"
     )
-    if not no_input and not typer.confirm(asked, default=False, err=True):
+    if not no_input and not is_confirmed(asked):
         raise CommandError(CommandFault.DECLINED, "nothing was deleted, and no notice was written")
     with report_as(CommandFault.FILE), report_missing_extra():
         notice = write_retraction(sent, coordinator_key(key))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import typer
 from rich.console import Console
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
@@ -41,6 +42,11 @@ def printable(text: str) -> str:
         json.dumps(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cf") and letter not in "\n\t" else letter
         for letter in text
     )
+
+
+def is_confirmed(question: str) -> bool:
+    """Whether a person answers a question with yes; it is asked on standard error."""
+    return typer.confirm(printable(question), default=False, err=True)
 
 
 @dataclass(frozen=True)

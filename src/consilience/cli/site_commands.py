@@ -44,6 +44,7 @@ from consilience.cli.output import (
     check_free,
     check_start_file,
     folder_of,
+    is_confirmed,
     model_of,
     study_of,
     write,
@@ -188,7 +189,7 @@ def _approve(
         return
     if others:
         _check_approver(folder, draft, output)
-    if not no_input and not typer.confirm("Write this answer?", default=False, err=True):
+    if not no_input and not is_confirmed("Write this answer?"):
         details = {"study": letter.study, "run": letter.run, "number": letter.number, "declined_by": who}
         ledger.append(folder.path / LEDGER, "decline", details)
         raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
@@ -441,7 +442,7 @@ def _sum_with_noise(
     if draft.is_new and no_input and not allowed:
         raise CommandError(CommandFault.REFUSED, f"the policy does not allow a charge {WITHOUT_A_PERSON}")
     Output(quiet=output.quiet and no_input).say("\n".join([WAYS[study.way], *draft.said]))
-    if draft.is_new and not no_input and not typer.confirm("Spend this?", default=False, err=True):
+    if draft.is_new and not no_input and not is_confirmed("Spend this?"):
         ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})
         raise CommandError(CommandFault.DECLINED, "nothing was charged; the ledger has your answer")
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} sums its scores"):
@@ -533,7 +534,7 @@ def ask_about_fit(folder: SiteFolder, last: release.LastFit, who: str, output: O
         file = release.fit_file(folder, last)
     shown = "\n".join([text_of(last.report, last.entry, file), "", *final_lines(last.report)])
     Output(quiet=output.quiet and question is None).say(shown)  # a person who is asked has seen it
-    if question is not None and not typer.confirm(question, default=False, err=True):
+    if question is not None and not is_confirmed(question):
         release.record_decline(folder, last, who)
         raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
 
