@@ -167,8 +167,7 @@ SPECIFICATION = Struct(
         "degrees_of_freedom": Maybe(NUMBER),
         "expert_columns": Maybe(COLUMNS),
         "gate_columns": Maybe(COLUMNS),
-        "shared": COLUMNS,
-    },
+    },  # not `shared`, which the coordinator applies to sums
     checks.check_specification,
 )
 COVARIATES = Struct(
