@@ -425,8 +425,8 @@ DEFECTS = (
     Defect(
         "the centre of a contribution outside the clip",
         "model/contributions.py",
-        "        return b * shrinkage(b, Q, clip)",
-        "        return numbers * shrinkage(numbers, Q, clip) - self.centre(Q, clip)[:, None]",
+        "        return b * self.shrinkage(b, Q, clip)",
+        "        return numbers * self.shrinkage(numbers, Q, clip) - self.centre(Q, clip)[:, None]",
         "model/test_contributions.py",
     ),
     Defect(
@@ -435,6 +435,13 @@ DEFECTS = (
         "np.where(squares <= sensitivity(len(u)) ** 2, k, 0)",
         "k",
         "model/test_contributions.py",
+    ),
+    Defect(
+        "compiled lengths of contributions with a term less",
+        "model/kernels/compiled_clipping.py",
+        "        if s < r:",
+        "        if s < r - 1:",
+        "model/kernels/test_compiled_clipping.py",
     ),
     Defect(
         "noise from a seed",

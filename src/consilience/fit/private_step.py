@@ -24,6 +24,7 @@ from consilience.errors import InvalidInputError
 from consilience.model import Mixture
 from consilience.model.contributions import GRID, Frame, ScoredRows, simulated, tied, total_sensitivity
 from consilience.model.information import LARGEST, coefficient_slice, move_parameters
+from consilience.model.kernels.clipping import clipping_for
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import symmetrise
 
@@ -101,7 +102,7 @@ class PublicStep:
         P = mixture.parameter_count
         if P > LARGEST:
             raise InvalidInputError(f"the mixture has {P} parameters: private scoring is for at most {LARGEST}")
-        frame, clip = Frame(mixture), width * float(np.sqrt(P))
+        frame, clip = Frame(mixture, clipping_for(len(X))), width * float(np.sqrt(P))
         parts = [X[i : i + PORTION] for i in range(0, len(X), PORTION)]
         with np.errstate(all="ignore"):
             found = [informations(frame, part) for part in parts]

@@ -41,6 +41,7 @@ from consilience.errors import InvalidInputError
 from consilience.model.families.base import Experts
 from consilience.model.gates import Gate
 from consilience.model.kernels import Workspace
+from consilience.model.kernels.clipping import NUMPY, Clipping, clipping_for, weighted_mean
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Block, Rows
 from consilience.numerics.arrays import Array, Mask, log_sum_exp
@@ -155,7 +156,7 @@ def contributions(mixture: Mixture, rows: Rows, factor: Array, clip: float) -> I
     """
     if reason := refusal(rows):
         raise InvalidInputError(reason)
-    frame = Frame(mixture)
+    frame = Frame(mixture, clipping_for(rows.n))
     W = np.tril(factor)
     with np.errstate(all="ignore"):
         M = W @ W.T
@@ -249,6 +250,7 @@ class ScoredRows:
     pi : (K, n) array
     drawn : bool
         Whether responses were drawn.
+    clipping : Clipping
     """
 
     numbers: Array
@@ -259,6 +261,7 @@ class ScoredRows:
     complete: Array
     pi: Array
     drawn: bool
+    clipping: Clipping
 
     def clipped(self, Q: Array, clip: float) -> Array:
         """Return the clipped and centred numbers of the observed responses, ``b (R, n)``."""
@@ -267,42 +270,25 @@ class ScoredRows:
     def clipped_at(self, numbers: Array, Q: Array, clip: float) -> Array:
         """Return the clipped and centred numbers of other responses of the rows, ``b (R, N, n)``."""
         if self.drawn:
-            centre = _mean(self.numbers * shrinkage(self.numbers, Q, clip / 2), self.weights)
-            return numbers * shrinkage(numbers, Q, clip / 2) - centre[:, None]
+            centre = weighted_mean(self.numbers * self.shrinkage(self.numbers, Q, clip / 2), self.weights)
+            return numbers * self.shrinkage(numbers, Q, clip / 2) - centre[:, None]
         b = numbers - self.centre(Q, clip)[:, None]
-        return b * shrinkage(b, Q, clip)
+        return b * self.shrinkage(b, Q, clip)
 
     def centre(self, Q: Array, clip: float) -> Array:
         """Compute ``a(x)``, ``(R, n)``: the mean of the numbers, weighted by how little each is clipped."""
-        centre = np.zeros(self.observed.shape)
-        for _ in range(CENTRINGS):
-            weights = self.weights * shrinkage(self.numbers - centre[:, None], Q, clip)
-            centre = _mean(self.numbers, weights) / np.add.reduce(weights, axis=0)
-        return centre
+        return self.clipping.centre(self.numbers, self.weights, Q, clip, CENTRINGS)
+
+    def shrinkage(self, numbers: Array, Q: Array, clip: float) -> Array:
+        """Compute ``ω``, ``(N, n)``, of numbers ``(R, N, n)``."""
+        return self.clipping.shrinkage(numbers, Q, clip)
 
     def spread(self, Q: Array, clip: float) -> tuple[Array, Array]:
         """Return the numbers ``(R, N, n)`` whose weighted squares are the slope of ``u``, and their ``ω (N, n)``."""
         if self.drawn:
-            return self.numbers, shrinkage(self.numbers, Q, clip / 2)
+            return self.numbers, self.shrinkage(self.numbers, Q, clip / 2)
         b = self.numbers - self.centre(Q, clip)[:, None]
-        return b, shrinkage(b, Q, clip)
-
-
-def _mean(numbers: Array, weights: Array) -> Array:
-    """Compute ``Σ_j w_j a_j``, ``(R, n)``, of numbers ``(R, N, n)``, one row of numbers after the other."""
-    return np.stack([np.add.reduce(weights * each, axis=0) for each in numbers])
-
-
-def shrinkage(numbers: Array, Q: Array, clip: float) -> Array:
-    """Compute ``ω = min(1, clip / √(aᵀ Q a))``, ``(N, n)``, of numbers ``a (R, N, n)`` and ``Q (R, R, n)``."""
-    squares = np.zeros(numbers.shape[1:])
-    for r, one in enumerate(numbers):
-        row = Q[r, r] * one
-        for s in range(r):
-            row += (2 * Q[r, s]) * numbers[s]
-        squares += one * row
-    length = np.sqrt(np.maximum(squares, 0.0))
-    return np.asarray(np.where(length > clip, clip / length, 1.0))
+        return b, self.shrinkage(b, Q, clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,6 +296,7 @@ class Frame:
     """How the score of a mixture is made of numbers times covariates, in the order of the free parameters."""
 
     mixture: Mixture
+    clipping: Clipping = NUMPY
 
     @cached_property
     def node_count(self) -> int:
@@ -367,7 +354,8 @@ class Frame:
         observed = np.where(chunk.valid[:, None], chunk.Y, Y[0])
         tau, complete, numbers = self._scored(eta, shares, np.concatenate([Y, observed[None]]), chunk.exposure)
         panels = self._panels(panel, gate_panel)
-        return ScoredRows(numbers[:, :-1], weights, numbers[:, -1], panels, tau[:, :-1], complete[:, :, :-1], pi, drawn)
+        nodes, of_experts = numbers[:, :-1], complete[:, :, :-1]
+        return ScoredRows(nodes, weights, numbers[:, -1], panels, tau[:, :-1], of_experts, pi, drawn, self.clipping)
 
     def responses(self, chunk: Portion) -> tuple[Array, Array]:
         """Return responses ``(N, n, q)`` of the mixture and weights ``(N, n)`` with which expectations are computed."""
