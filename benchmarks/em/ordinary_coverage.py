@@ -73,7 +73,8 @@ def truths() -> dict[str, list[float]]:
 def truth_of(cell: str) -> Mixture:
     """The mixture that is simulated from, made of its stored vector and of the columns' scales."""
     name, K, gate = cell.rsplit("/", 2)
-    return fitted(name, int(K), gate).mixture_.with_vector(np.array(truths()[cell]))
+    found = fitted(name, int(K), gate).mixture_
+    return found.with_vector(np.array(truths()[cell])) if TRUTHS.exists() and cell in truths() else found
 
 
 def covered(low: np.ndarray, high: np.ndarray, truth: np.ndarray) -> Record:
@@ -118,15 +119,14 @@ def side_by_side(cell: str, records: list[Record], before: list[Record]) -> Reco
     return summed(cell, mine) | (summed(cell, earlier, ", before") if earlier else {})
 
 
-def chosen_cells(number: int, *, hold_out: bool) -> list[str]:
-    """The fits to simulate from; their mixtures are stored when they are chosen."""
-    chosen = list(islice(cells(hold_out=hold_out), number))
-    vectors = {cell: list(fitted(name, int(K), gate).mixture_.to_vector())
-               for cell in chosen for name, K, gate in [cell.rsplit("/", 2)]}  # fmt: skip
+def store_truths(chosen: list[str]) -> None:
+    """Keep the vectors of the mixtures that are simulated from: fits may change, and the draws are of these."""
     kept = truths() if TRUTHS.exists() else {}
-    TRUTHS.write_text(json.dumps({**vectors, **kept}, indent=1) + "\n")
+    for cell in chosen:
+        name, K, gate = cell.rsplit("/", 2)
+        kept.setdefault(cell, fitted(name, int(K), gate).mixture_.to_vector().tolist())
+    TRUTHS.write_text(json.dumps(kept, indent=1) + "\n")
     truths.cache_clear()
-    return chosen
 
 
 def earlier_records(study: Study) -> list[Record]:
@@ -147,7 +147,9 @@ def main() -> None:
         study.label += "_before"
         study.replicate([f"{cell}/{seed}" for seed in seeds[:DRAWS_BEFORE] for cell in chosen], replication)
         return
-    chosen = chosen_cells(number, hold_out=hold_out)
+    chosen = list(islice(cells(hold_out=hold_out), number))
+    if not study.quick:
+        store_truths(chosen)
     records = study.replicate([f"{cell}/{seed}" for seed in seeds for cell in chosen], replication)
     before = earlier_records(study)
     rows = [side_by_side(cell, records, before) for cell in ("all", *chosen)]
