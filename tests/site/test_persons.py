@@ -121,7 +121,9 @@ def test_files_of_rows_are_refused(tmp_path: Path):
         ({}, {"clusters": np.arange(300)}, "unit='person'"),
         ({"unit": "row", "rows_each": 2}, {}, "rows_each is for unit='person'"),
         ({"unit": "person", "rows_each": 0}, {}, "rows_each"),
-        ({"unit": "group"}, {}, "groups are not protected"),
+        ({"unit": "group"}, {}, "pass groups=labels"),
+        ({}, {"groups": np.arange(300) // 2}, "unit='group'"),
+        ({"unit": "person"}, {"groups": np.arange(300) // 2, "clusters": np.arange(300) // 4}, "unit='group'"),
     ],
 )
 def test_what_cannot_be_protected_is_refused(method: dict, part: dict, said: str):

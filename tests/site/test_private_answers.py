@@ -10,16 +10,28 @@ import pytest
 
 from consilience.engines.inprocess import neighbourhoods
 from consilience.fit.private_step import PublicStep
-from consilience.messages import Failure, FailureCode, NoisySums, PrivateScores, Several, Summarise, decode, encode
+from consilience.messages import (
+    Failure,
+    FailureCode,
+    NoisySums,
+    PrivateLikelihoods,
+    PrivateScores,
+    Several,
+    Summarise,
+    decode,
+    encode,
+)
 from consilience.messages.codec import message_fingerprint
 from consilience.messages.questions import Identify
 from consilience.messages.table import receive
 from consilience.model import Groups, Mixture, Rows
 from consilience.model.contributions import COUNTED, private_total, total_sensitivity
+from consilience.model.group_contributions import Seen, group_total
 from consilience.numerics.budget import noise_variance
 from consilience.site import Site, respond
 from consilience.site.account import Account
 from contributing import drawn_rows, mixture_of
+from grouped import grouped_rows
 
 RHO = Fraction(1, 20)
 
@@ -117,9 +129,29 @@ def test_what_rows_hold_does_not_decide_whether_a_site_answers():
         assert isinstance(found, NoisySums)
         assert found.variance == noise_variance(total_sensitivity(mixture.parameter_count), RHO)
     grouped = replace(rows, groups=Groups.of(np.arange(rows.n)))
-    assert asked(Site("north", grouped).private(RHO, 1), question).code is FailureCode.GROUPED
+    compared = PrivateLikelihoods((mixture, mixture), 1.0, place=0)
+    assert asked(Site("north", grouped).private(RHO, 1), compared).code is FailureCode.GROUPED
+    clustered = replace(grouped, clusters=grouped.groups)
+    assert asked(Site("north", clustered).private(RHO, 1), question).code is FailureCode.REFUSED
     weighted = replace(rows, weight=np.ones(rows.n))
     assert asked(Site("north", weighted).private(RHO, 1), question).code is FailureCode.REFUSED
+
+
+def test_whole_groups_are_answered_with_the_noise_of_one_group():
+    """A group counts once, whatever its rows hold and however many they are; hostile cells change nothing else."""
+    rng = np.random.default_rng(2)
+    mixture, _, question = problem(name="poisson")
+    rows = grouped_rows("poisson", mixture, 30, rng)
+    spoilt = replace(rows, X=np.full(rows.X.shape, np.inf), Y=np.full(rows.Y.shape, -0.5))
+    variance = noise_variance(total_sensitivity(mixture.parameter_count), RHO)
+    for data in (rows, spoilt, rows.take(np.arange(0))):
+        exact = group_total(mixture, data, question.factor, question.clip, Seen())
+        assert exact[-1] == COUNTED * (len(data.groups.bounds) - 1)
+        found = asked(Site("north", data).private(RHO, 1), question)
+        assert isinstance(found, NoisySums)
+        assert found.variance == variance
+        z = (np.array(found.values, dtype=float) - np.array(exact, dtype=float)) / np.sqrt(variance)
+        assert np.abs(z).max() < 6
 
 
 def test_fingerprints_of_private_sites_have_secrets_of_their_own():

@@ -621,9 +621,10 @@ def with_budgets(sites: Sequence[Site], budget: Budget, options: RunOptions) -> 
     for site in sites:
         columns = site.data if isinstance(site.data, Rows) else site.data.columns
         sized = "rows have exposures or trials, which are not simulated: leave them out"
-        if reason := refusal(columns, of_persons=of_persons) or sized * (columns.exposure is not None):
+        reason = refusal(columns, of_persons=of_persons, of_groups=budget.of_groups)
+        if reason := reason or sized * (columns.exposure is not None):
             raise InvalidInputError(f"this method does not serve these rows: {reason}")
-    return [site.private(*budget) for site in sites]
+    return [site.private(budget.rho, budget.parts, budget.rows_each) for site in sites]
 
 
 def with_masks(sites: Sequence[Site], colluding: int, engine: Engine) -> list[Site]:

@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.fit.group_step import group_clipped, group_informations
 from consilience.model import Mixture
 from consilience.model.contributions import GRID, Frame, ScoredRows, simulated, tied, total_sensitivity
+from consilience.model.group_contributions import GroupedCovariates
 from consilience.model.information import LARGEST, coefficient_slice, move_parameters
 from consilience.model.kernels.clipping import clipping_for
 from consilience.numerics.arrays import Array
@@ -32,6 +34,8 @@ RADIUS = 0.5
 """Longest step in the metric of the complete-data information; in that of the observed one runs leave."""
 SIMULATED, PER_PARAMETER = 1500, 30
 """Least number of simulated rows, and for each parameter."""
+ROWS_FOR_A_GROUP = 2
+"""Number of simulated rows in whose place one group is simulated: it has several rows, and more sets of responses."""
 RIDGE = 1e-4
 """Share of its diagonal that is added to the information: otherwise a weak coefficient takes the whole noise."""
 SMALLEST = 0.01
@@ -47,6 +51,8 @@ SHARES = (1, 1, 1, 2, 3)
 AVERAGED = 2
 """Number of last steps whose ends are averaged by their shares."""
 PORTION = 500
+Units = Array | GroupedCovariates
+"""Public covariates of the units that a total is over: of rows, ``(m, d)``, or of whole groups."""
 
 
 def schedule(rounds: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -97,8 +103,8 @@ class PublicStep:
     reach: Array
 
     @classmethod
-    def at(cls, mixture: Mixture, X: Array, damping: float = 0.0, width: float = 1.0) -> PublicStep:
-        """Compute the step at a mixture from simulated covariates ``X (m, d)``, with a clip of ``width √P``."""
+    def at(cls, mixture: Mixture, X: Units, damping: float = 0.0, width: float = 1.0) -> PublicStep:
+        """Compute the step at a mixture from simulated covariates ``X`` of units, with a clip of ``width √P``."""
         P = mixture.parameter_count
         if P > LARGEST:
             raise InvalidInputError(f"the mixture has {P} parameters: private scoring is for at most {LARGEST}")
@@ -108,10 +114,13 @@ class PublicStep:
             found = [informations(frame, part) for part in parts]
             I, C = (symmetrise(sum(each) / len(X)) for each in zip(*found, strict=True))
             W = score_factor((1 - damping) * I + damping * C)
-            M = W @ W.T
-            clipped = [_clipped(frame, part, M, clip) for part in parts]
-            S1, S2 = (symmetrise(sum(each) / len(X)) for each in zip(*clipped, strict=True))
-        return cls(mixture, W, clip, I, C, W.T @ S1 @ W, W.T @ S2 @ W, damping, reach_of(mixture, X))
+            if isinstance(X, GroupedCovariates):
+                H, V = (each / len(X) for each in group_clipped(frame, X, W, clip))
+            else:
+                M = W @ W.T
+                clipped = [_clipped(frame, X[i : i + PORTION], M, clip) for i in range(0, len(X), PORTION)]
+                H, V = (W.T @ symmetrise(sum(each) / len(X)) @ W for each in zip(*clipped, strict=True))
+        return cls(mixture, W, clip, I, C, H, V, damping, reach_of(mixture, X))
 
     @property
     def unit(self) -> float:
@@ -163,7 +172,7 @@ def score_factor(D: Array) -> Array:
     return np.asarray(scale[:, None] * np.linalg.cholesky(symmetrise(inverse)))
 
 
-def reach_of(mixture: Mixture, X: Array) -> Array:
+def reach_of(mixture: Mixture, X: Units) -> Array:
     """Return the largest change of each parameter in a step, ``(P,)``: 1, and for means without a link their own scale.
 
     A coefficient of such a mean may move it by the standard deviation of the response where its covariate has its root
@@ -171,8 +180,9 @@ def reach_of(mixture: Mixture, X: Array) -> Array:
     """
     reach = np.ones(mixture.parameter_count)
     if mixture.experts.link == "identity":
-        Y, _ = mixture.sample(X, np.random.default_rng(0))
-        size = np.sqrt(np.mean(mixture.design.panel(X) ** 2, axis=1))
+        of_rows = X.X if isinstance(X, GroupedCovariates) else X
+        Y, _ = mixture.sample(of_rows, np.random.default_rng(0))
+        size = np.sqrt(np.mean(mixture.design.panel(of_rows) ** 2, axis=1))
         one = Y.std(axis=0)[:, None] / np.where(size > 0, size, 1.0)
         reach[coefficient_slice(mixture)] = np.tile(one.ravel(), mixture.K)
     return np.maximum(reach, np.finfo(float).tiny)
@@ -193,11 +203,18 @@ def simulated_rows(P: int) -> int:
     return max(SIMULATED, PER_PARAMETER * P)
 
 
+def simulated_groups(P: int) -> int:
+    """Return the number of groups to simulate for P parameters."""
+    return simulated_rows(P) // ROWS_FOR_A_GROUP
+
+
 # ---------------------------------------------------------------- sums over nodes
 
 
-def informations(frame: Frame, X: Array) -> tuple[Array, Array]:
-    """Sum the observed and the complete-data information over covariates ``X (m, d)`` and the nodes at each."""
+def informations(frame: Frame, X: Units) -> tuple[Array, Array]:
+    """Sum the observed and the complete-data information over covariates ``X`` of units and the nodes at each."""
+    if isinstance(X, GroupedCovariates):
+        return group_informations(frame, X)
     rows = frame.points(simulated(X, frame.mixture.experts.q))
     return _assembled(_products(rows.numbers, rows.weights), rows), _assembled(_complete(frame.mixture, rows), rows)
 
@@ -276,7 +293,7 @@ def averaged_noise(variances: Sequence[float], weights: Sequence[float]) -> floa
     return float(np.sum(shares**2 * np.asarray(variances)))
 
 
-def forecast(mixture: Mixture, X: Array, n: float, rhos: Sequence[float], sites: int = 1) -> Forecast:
+def forecast(mixture: Mixture, X: Units, n: float, rhos: Sequence[float], sites: int = 1) -> Forecast:
     """Forecast standard errors over n rows of several sites, from the budgets ρ of the rounds at each site.
 
     Parameters

@@ -144,7 +144,7 @@ def _with_noise(
     folder: SiteFolder, study: Study, read: PrivateRows, policy: Policy, *, start: Mixture | None, others: Sequence[int]
 ) -> Rehearsal:
     rules, budget, spent = policy.privacy, method_of(study).budget, spent_in(folder)
-    rho, parts, _ = budget or (Fraction(0), 0, None)
+    rho, parts = (Fraction(0), 0) if budget is None else (budget.rho, budget.parts)
     valid = read.rows.n - read.zeros
     forecast = forecast_study(study, start)
     away = None

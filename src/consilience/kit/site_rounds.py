@@ -405,7 +405,7 @@ def ledger_account(  # noqa: PLR0917 - what a charge names
     budget = method_of(study).budget
     if budget is None:
         raise InvalidInputError("the method of the study has no budget")
-    rho, parts, rows_each = budget
+    rho, parts = budget.rho, budget.parts
     mine = [each.entry.details for each in charges_in(folder) if each.entry.details.get("run") == part.run]
     charged = {int(details["place"]): str(details["question"]) for details in mine}
     if len(charged) < parts:
@@ -429,5 +429,5 @@ def ledger_account(  # noqa: PLR0917 - what a charge names
         }  # fmt: skip
         charge(folder, rules, rho, what)
 
-    account = Account(rho, parts, rows_each or 1, charged, record)
+    account = Account(rho, parts, budget.rows_each or 1, charged, record)
     return account

@@ -445,9 +445,13 @@ class Study(TomlFile):
             raise ValueError("model.experts: private scoring fits one number of experts; choose it in advance")
         if self.privacy is not None and self.privacy.start == "private":
             self._check_private_start()
-        for part, said in (("exposure", "exposures"), ("clients", "clients")):
-            if getattr(self.model, part) is not None:
-                raise ValueError(f"model.{part}: private scoring is not offered with {said}")
+        if self.model.exposure is not None:
+            raise ValueError("model.exposure: private scoring is not offered with exposures")
+        if self.model.clients is not None:
+            raise ValueError(
+                "model.clients: a study with noise has no clients, since its dictionary does not say what their rows "
+                "have in common; protect persons by privacy.unit = {column = ..., rows = ...}, which have no one label"
+            )
 
     def _check_private_start(self) -> None:
         """Check that there is a private start for the model."""

@@ -368,6 +368,13 @@ def reads_ungrouped(asked: Any, rows: Rows) -> None:
         raise SiteError(FailureCode.GROUPED)
 
 
+def reads_scored(asked: Any, rows: Rows) -> None:
+    """Check the columns of rows or whole groups against a mixture; nothing that their values decide."""
+    check_column_counts(rows, asked.mixture.design.d, asked.mixture.experts.q)
+    if reason := refusal(rows, of_groups=rows.groups is not None):
+        raise SiteError(FailureCode.REFUSED, reason)
+
+
 def reads_single_rows(asked: Any, rows: Rows) -> None:
     """Check the columns of rows against a mixture, and that they are single rows; nothing that their values decide."""
     check_column_counts(rows, asked.mixture.design.d, asked.mixture.experts.q)

@@ -336,7 +336,7 @@ ROWS: tuple[Row, ...] = (
         kinds=(34, 35),
         question=PRIVATE_SCORES,
         answer=NOISY_SUMS,
-        reads=checks.reads_single_rows,
+        reads=checks.reads_scored,
         fits=checks.are_noisy_sums,
         largest=lambda asked: checks.HEADS + asked.size + 1,
     ),

@@ -31,8 +31,10 @@ from consilience.fit.private_step import (
     UNSETTLED,
     Forecast,
     PublicStep,
+    Units,
     averaged_noise,
     schedule,
+    simulated_groups,
     simulated_rows,
 )
 from consilience.messages import (
@@ -49,7 +51,8 @@ from consilience.messages import (
 from consilience.methods.private_start import NO_RANGE, START_PARTS, private_start, responses_within
 from consilience.methods.private_sums import LOST, SPARE, Purse, affordable
 from consilience.methods.task import Method, QuestionKind, Task, check_whole
-from consilience.model import Mixture, Rows, expect
+from consilience.model import Groups, Mixture, Rows, expect
+from consilience.model.group_contributions import GroupedCovariates
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.budget import Budget, check_delta, rho_of
@@ -76,6 +79,15 @@ NO_COVARIATES = (
     "simulated rows of them, such as those of the start"
 )
 
+NO_GROUPS = (
+    "unit='group' needs to know what groups are like without asking for them: pass groups=labels of the rows of "
+    "covariates, with unit='group' and no other"
+)
+OF_ROWS = (
+    "unit='group' needs rounds and a public start: what sums over groups say of another mixture than that they were "
+    "asked at, as exchange='file' and start='private' need it, is known for rows only; leave these out"
+)
+
 
 @dataclass(frozen=True)
 class Privacy:
@@ -85,7 +97,7 @@ class Privacy:
     ----------
     epsilon, delta : float
     unit : str
-        What is protected: ``"row"``, or a person of whom so many rows count, ``"person with 4 rows"``.
+        What is protected: ``"row"``, ``"group"``, or a person of whom so many rows count, ``"person with 4 rows"``.
     rhos : tuple of Fraction
         ρ of each round at each site, or of its one file; they add.
     sums : {"each", "masked"}
@@ -188,7 +200,8 @@ class ScoredRound(NoisyTotal):
 class PrivateScoring(Method):
     """Maximum likelihood with differential privacy for each row, whatever the coordinator asks.
 
-    Whatever a site sends is (ε, δ)-differentially private for one row added or removed, or for all rows of one person.
+    Whatever a site sends is (ε, δ)-differentially private for one row added or removed, or for all rows of one person
+    or of one group.
     The guarantee is that of each site's own rows: of a person who has some at several sites, ρ of the sites adds.
 
     Parameters
@@ -197,8 +210,10 @@ class PrivateScoring(Method):
         ε; 1 is strict, 8 is lax.
     delta : float
         δ; below one in the number of rows.
-    unit : {"row", "person"}
-        What is protected. Persons are the clusters of the rows.
+    unit : {"row", "person", "group"}
+        What is protected. Persons are the clusters of the rows. Groups are rows with one label
+        (``groups`` of the rows): each contributes one score, whatever its number of rows is. Rows with groups are
+        protected as groups only.
     rows_each : int
         For persons: number of rows of a person that count, the first in the order of the table; the others are left
         out. The noise is so many times as large. If it is above 1, standard errors take the rows of a person as
@@ -223,6 +238,9 @@ class PrivateScoring(Method):
         Public or simulated rows of covariates that are like those of the sites. Steps and standard errors are computed
         from them; the guarantee does not depend on them. If a column varies much less here than at the sites, steps are
         too long, and the run does not settle.
+    groups : (m,) array, optional
+        For groups: labels of the rows of ``covariates``, which are then those of whole public or simulated groups.
+        Their sizes, and how covariates vary within them, should be like those of the sites.
     exchange : {"rounds", "file"}
         Whether sites answer in each round, or take as many steps as the start needs alone and send one file.
 
@@ -244,16 +262,19 @@ class PrivateScoring(Method):
     response: tuple[float, float] | None = None
     covariates: ArrayLike | None = field(default=None, repr=False)
     exchange: Exchange = "rounds"
+    groups: ArrayLike | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
         check_whole("rounds", self.rounds)
         rho_of(self.epsilon, self.delta)
-        if self.unit not in ("row", "person"):
-            raise InvalidInputError(f"unit={self.unit!r}: expected 'row' or 'person'; groups are not protected as such")
+        if self.unit not in ("row", "person", "group"):
+            raise InvalidInputError(f"unit={self.unit!r}: expected 'row', 'person' or 'group'")
         check_whole("rows_each", self.rows_each)
-        if self.unit == "row" and self.rows_each != 1:
-            raise InvalidInputError("rows_each is for unit='person': a row is one row")
+        if self.unit != "person" and self.rows_each != 1:
+            raise InvalidInputError("rows_each is for unit='person': a row is one row, and of a group all rows count")
+        if (self.unit == "group") != (self.groups is not None):
+            raise InvalidInputError(NO_GROUPS)
         if self.exchange not in get_args(Exchange):
             raise InvalidInputError(f"exchange={self.exchange!r}: expected 'rounds' or 'file'")
         if self.covariates is None:
@@ -264,6 +285,8 @@ class PrivateScoring(Method):
             raise InvalidInputError(
                 "exchange='file': sums='masked' and start='private' need rounds; start from a model, with sums='each'"
             )
+        if self.unit == "group" and (self.exchange == "file" or isinstance(self.start, str)):
+            raise InvalidInputError(OF_ROWS)
         if isinstance(self.start, str):
             check_private_start(self.start, self.response)
         check_whole("colluding", self.colluding, "a whole number", least=0)
@@ -275,7 +298,7 @@ class PrivateScoring(Method):
         if self.exchange == "rounds":
             parts = sum(share for _, share in self.plan) + (START_PARTS if self.is_private_start else 0)
         rows_each = self.rows_each if self.unit == "person" else None
-        return Budget(rho_of(self.epsilon, self.delta) / parts, parts, rows_each)
+        return Budget(rho_of(self.epsilon, self.delta) / parts, parts, rows_each, self.unit == "group")
 
     @property
     def is_private_start(self) -> bool:
@@ -311,11 +334,12 @@ class PrivateScoring(Method):
         """Return the dialogue that fits the specification of a task."""
         if self.exchange == "file":
             problem, start, X = self.public(task)
-            sent: Mapping[str, NoisySteps] = yield Each(PrivateSteps(start, X))
-            return [self.fit_from_files(problem, X, start, list(sent.values()), task.seed)]
+            of_rows = covariates_of_rows(X)
+            sent: Mapping[str, NoisySteps] = yield Each(PrivateSteps(start, of_rows))
+            return [self.fit_from_files(problem, of_rows, start, list(sent.values()), task.seed)]
         purse = Purse(self.budget.parts, None if self.masked is None else task.sites)
         if self.is_private_start and self.response is not None:
-            X = self.simulated(task, PRIVATE_ROWS)
+            X = covariates_of_rows(self.simulated(task, PRIVATE_ROWS))
             Y = responses_within(self.response, len(X), task.q)
             problem = task.problem(task.only(type(self).__name__), column_summary(Rows(X, Y)))
             start = yield from private_start(problem, X, self.response, purse)
@@ -327,35 +351,37 @@ class PrivateScoring(Method):
     def steps_question(self, task: Task) -> PrivateSteps:
         """Return the one question to a site that takes its steps alone."""
         _, start, X = self.public(task)
-        return PrivateSteps(start, X)
+        return PrivateSteps(start, covariates_of_rows(X))
 
     # ------------------------------------------------------------------ what is public
 
-    def public(self, task: Task) -> tuple[Problem, Mixture, Array]:
-        """Return the problem, the start in its coordinates, and simulated covariates ``(m, d)``; all without a row."""
+    def public(self, task: Task) -> tuple[Problem, Mixture, Units]:
+        """Return the problem, the start in its coordinates, and simulated covariates of units; all without a row."""
         given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
         if not isinstance(given, Mixture):
             raise InvalidInputError(NO_START)
         problem, X = self.posed(task, given)
         return problem, problem.from_start(given), X
 
-    def posed(self, task: Task, start: Mixture) -> tuple[Problem, Array]:
+    def posed(self, task: Task, start: Mixture) -> tuple[Problem, Units]:
         """Return the problem on public covariates with responses that the start draws, and these covariates."""
-        X = self.simulated(task, simulated_rows(start.parameter_count))
-        Y, _ = start.sample(X, np.random.default_rng(task.seed))
-        return task.problem(task.only(type(self).__name__), column_summary(Rows(X, Y))), X
+        P = start.parameter_count
+        X = self.simulated(task, simulated_rows(P) if self.groups is None else simulated_groups(P))
+        rows = drawn_rows(start, X, task.seed)
+        return task.problem(task.only(type(self).__name__), column_summary(rows)), X
 
-    def simulated(self, task: Task, m: int) -> Array:
-        """Return public or simulated rows of covariates, ``(m, d)``."""
+    def simulated(self, task: Task, m: int) -> Units:
+        """Return public or simulated covariates of m units: of rows, ``(m, d)``, or of groups."""
         rng = np.random.default_rng([task.seed, 1])
         X = np.asarray(self.covariates, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != task.d or len(X) < 2 or not np.all(np.isfinite(X)):
             raise InvalidInputError(f"covariates: expected rows of {task.d} finite numbers, got shape {X.shape}")
-        return X if len(X) == m else X[rng.integers(len(X), size=m)]
+        units = X if self.groups is None else public_groups(X, np.asarray(self.groups))
+        return units if len(units) == m else units[rng.integers(len(units), size=m)]
 
     # ------------------------------------------------------------------ rounds
 
-    def scored(self, start: Mixture, X: Array, purse: Purse) -> Dialogue[list[ScoredRound]]:
+    def scored(self, start: Mixture, X: Units, purse: Purse) -> Dialogue[list[ScoredRound]]:
         """Take the steps that the purse pays for; after the first total, decide on their number."""
         plan, here, rounds = affordable(self.plan, purse.left), start, list[ScoredRound]()
         while plan:
@@ -376,7 +402,7 @@ class PrivateScoring(Method):
     def fit(  # noqa: PLR0917 - what a run ends with
         self,
         problem: Problem,
-        X: Array,
+        X: Units,
         start: Mixture,
         rounds: list[ScoredRound],
         spent: Sequence[int],
@@ -411,7 +437,7 @@ class PrivateScoring(Method):
         return self.described(problem, X, found, seed, (unsettled, [self.budget.rho * PARTS]))
 
     def described(
-        self, problem: Problem, X: Array, found: Ending, seed: int, verdict: tuple[str, Sequence[Fraction]]
+        self, problem: Problem, X: Units, found: Ending, seed: int, verdict: tuple[str, Sequence[Fraction]]
     ) -> PrivateFit:
         """Return the fit of what was found, with the reason why it has not settled, and ρ of each answer."""
         unsettled, rhos = verdict
@@ -466,7 +492,7 @@ def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
     return list(zip(early + late, shares, strict=True))
 
 
-def forecast_of(rounds: Sequence[ScoredRound], X: Array, n: float, *, at_end: bool) -> Forecast:
+def forecast_of(rounds: Sequence[ScoredRound], X: Units, n: float, *, at_end: bool) -> Forecast:
     """Forecast standard errors from the noise of the last rounds, at the start of a run or of these rounds."""
     last = rounds[-AVERAGED:]
     first = last[0] if at_end else rounds[0]
@@ -526,10 +552,30 @@ def unexplained_reason(combined: Combined, errors: Array, expected: Forecast) ->
     return wider_reason(errors, expected)
 
 
-def ended(mixture: Mixture, X: Array, seed: int, n: float, stop: MethodStop) -> Ascent:
-    """Return the end of a run, with the statistics of simulated rows in place of those of the sites."""
-    Y, _ = mixture.sample(X, np.random.default_rng(seed))
-    statistics = expect(mixture, Rows(X, Y)).scaled(n / len(X))
+def public_groups(X: Array, labels: np.ndarray) -> GroupedCovariates:
+    """Return the covariates of public groups from those of their rows, ``(m, d)``, and the labels of these."""
+    if labels.shape != (len(X),):
+        raise InvalidInputError(f"groups: expected a label for each of the {len(X)} rows of covariates")
+    groups = Groups.of(labels)
+    return GroupedCovariates(X[groups.order], np.diff(groups.bounds))
+
+
+def drawn_rows(mixture: Mixture, X: Units, seed: int) -> Rows:
+    """Return units with responses that a mixture draws."""
+    rng = np.random.default_rng(seed)
+    return X.drawn(mixture, rng) if isinstance(X, GroupedCovariates) else Rows(X, mixture.sample(X, rng)[0])
+
+
+def covariates_of_rows(X: Units) -> Array:
+    """Return covariates of rows; raise an error if they are of groups."""
+    if isinstance(X, GroupedCovariates):
+        raise InvalidInputError(OF_ROWS)
+    return X
+
+
+def ended(mixture: Mixture, X: Units, seed: int, n: float, stop: MethodStop) -> Ascent:
+    """Return the end of a run, with the statistics of simulated units in place of those of the sites."""
+    statistics = expect(mixture, drawn_rows(mixture, X, seed)).scaled(n / len(X))
     unknown = replace(statistics, log_likelihood=float("nan"), absolute=float("nan"))
     return Ascent(mixture, unknown, (float("nan"),), 0, 0, 0, stop)
 

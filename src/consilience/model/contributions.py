@@ -112,15 +112,19 @@ class Columned(Protocol):
     def weight(self) -> object: ...  # noqa: D102
 
 
-def refusal(rows: Columned, *, of_persons: bool = False) -> str:
+def refusal(rows: Columned, *, of_persons: bool = False, of_groups: bool = False) -> str:
     """Return why rows of this form cannot contribute; empty if they can. It does not depend on their values.
 
-    Clusters are the persons whose rows are limited before; without persons they have no meaning here.
+    Clusters are the persons whose rows are limited before; without persons they have no meaning here. Groups contribute
+    as a whole (:mod:`consilience.model.group_contributions`).
     """
-    if rows.groups is not None:
-        return "private scoring protects single rows, and rows have groups: leave groups out"
+    if rows.groups is not None and not of_groups:
+        return "rows have groups, whose rows have one label: pass unit='group', or leave groups out"
+    if rows.groups is None and of_groups:
+        return "unit='group' protects whole groups, and rows have none: pass their groups"
     if rows.clusters is not None and not of_persons:
-        return "private scoring protects single rows, and rows have clusters: leave clusters out, or pass unit='person'"
+        more = "" if of_groups else ", or pass unit='person'"
+        return f"rows have clusters, which are protected as persons only: leave clusters out{more}"
     if rows.weight is not None:
         return "private scoring counts each row once, and rows have weights: leave sample_weight out"
     return ""

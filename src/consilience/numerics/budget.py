@@ -43,7 +43,9 @@ class Budget(NamedTuple):
     parts : int
         Number of parts, each for one answer.
     rows_each : int, optional
-        If persons are protected: the largest number of rows of a person that count. None if rows are.
+        If persons are protected: the largest number of rows of a person that count. None if rows or groups are.
+    of_groups : bool
+        Whether whole groups are protected, whose rows have one label.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Budget(NamedTuple):
     rho: Fraction
     parts: int
     rows_each: int | None = None
+    of_groups: bool = False
 
     @property
     def whole(self) -> Fraction:
@@ -64,7 +67,7 @@ class Budget(NamedTuple):
     def unit(self) -> str:
         """What is protected, in words."""
         if self.rows_each is None:
-            return "row"
+            return "group" if self.of_groups else "row"
         return f"person with {self.rows_each} row{'s' * (self.rows_each > 1)}"
 
 

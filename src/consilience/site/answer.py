@@ -22,6 +22,7 @@ from consilience.messages.questions import Answer
 from consilience.messages.table import decode_question, receive, row_of
 from consilience.model import ColumnSummary, Rows, Statistics
 from consilience.model.contributions import private_total
+from consilience.model.group_contributions import Seen, group_total
 from consilience.model.likelihoods import likelihood_total
 from consilience.model.rows import sample_labels
 from consilience.model.squares import square_total
@@ -162,17 +163,19 @@ def _private_steps(question: questions.PrivateSteps, site: Site) -> questions.No
 
 def total_over(question: questions.PrivateSum, site: Site) -> list[int]:
     """Add up the contributions of the rows of a site, without noise."""
-    total = [0] * (question.size + 1)
+    total, seen = [0] * (question.size + 1), Seen()
     for rows in site.chunks():
         row_of(question).reads(question, rows)
-        total = list(map(add, total, contributed(question, rows)))
+        total = list(map(add, total, contributed(question, rows, seen)))
     return total
 
 
-def contributed(question: questions.PrivateSum, rows: Rows) -> list[int]:
-    """Add up the contributions of some rows, without noise."""
+def contributed(question: questions.PrivateSum, rows: Rows, seen: Seen) -> list[int]:
+    """Add up the contributions of some rows, or of their groups, without noise."""
     if isinstance(question, questions.PrivateLikelihoods):
         return likelihood_total(question.mixtures, rows, question.clip)
+    if isinstance(question, questions.PrivateScores) and rows.groups is not None:
+        return group_total(question.mixture, rows, question.factor, question.clip, seen)
     summed = private_total if isinstance(question, questions.PrivateScores) else square_total
     return summed(question.mixture, rows, question.factor, question.clip)
 
