@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from consilience.cli.drafting import EMPTY
+from consilience.cli.drafting import example_study
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
 from consilience.estimators.saving import load
@@ -128,7 +128,8 @@ def rehashed(text: str) -> str:
 
 
 def read_study(_: object, rng: random.Random, __: Path) -> str:
-    return outcome(lambda: Study.from_text(mutated(rng.choice((STUDY, EMPTY)), rng, ROSTER)))
+    text = rng.choice((STUDY, example_study()))
+    return outcome(lambda: Study.from_text(mutated(text, rng, ROSTER)))
 
 
 def read_policy(_: object, rng: random.Random, __: Path) -> str:

@@ -21,8 +21,11 @@ from consilience.cli import app as module
 from consilience.cli.catalogue import CommandError, CommandFault
 from consilience.cli.output import Output, is_confirmed
 from consilience.data.tables import read_table
-from consilience.errors import SetAsideWarning
+from consilience.errors import InvalidInputError, SetAsideWarning
+from consilience.kit.folder import SiteFolder
+from consilience.kit.policy.policy import Policy
 from consilience.kit.site_fit import site_file
+from consilience.kit.site_rounds import RunPart, open_private
 from consilience.kit.study import Study
 
 RUNNER = CliRunner()
@@ -41,9 +44,8 @@ def folder(tmp_path_factory):
     """A study drafted from a table, and the files of three sites."""
     place = tmp_path_factory.mktemp("study")
     table(400, 0).to_csv(place / "example.csv", index=False)
-    done = RUNNER.invoke(
-        module.app, ["init", str(place / "stay.toml"), "--from", str(place / "example.csv"), "--response", "days"]
-    )
+    drafted = ["init", str(place / "stay.toml"), "--from", str(place / "example.csv"), "--response", "days"]
+    done = RUNNER.invoke(module.app, [*drafted, "--trust", "limits"])
     assert done.exit_code == 0, done.output
     text = (place / "stay.toml").read_text().replace("experts = [1, 2, 3]", "experts = [2]")
     (place / "stay.toml").write_text(text)
@@ -78,6 +80,56 @@ def test_the_example_of_a_study_is_valid(tmp_path):
     assert isinstance(again.exception, CommandError)
     assert again.exception.problem is CommandFault.OUTPUT
     assert run("init", tmp_path / "study.toml", "--overwrite").exit_code == 0
+
+
+def test_a_draft_says_whom_a_site_has_to_trust_in_one_word(tmp_path):
+    """Nobody without another word: one file with noise."""
+    table(400, 0).to_csv(tmp_path / "example.csv", index=False)
+    for trust in ("noise", "limits", "coordinator"):
+        more = () if trust == "noise" else ("--trust", trust)
+        for name, source in (("example", ()), ("draft", ("--from", tmp_path / "example.csv", "--response", "days"))):
+            path = tmp_path / f"{name}-{trust}.toml"
+            assert run("init", path, *source, *more).exit_code == 0
+            study = Study.read(path)
+            assert study.way == trust
+            assert study.is_one_file == (trust != "coordinator")
+            assert study.lacks_start == (trust == "noise")
+
+
+def test_a_draft_with_noise_is_no_study_until_its_start_is_named(folder, tmp_path):
+    """Commands of sites name what is missing; a forecast needs no start; the command writes the hash of a model."""
+    path, model = tmp_path / "noisy.toml", tmp_path / "first.json"
+    table(400, 0).to_csv(tmp_path / "example.csv", index=False)
+    assert run("init", path, "--from", tmp_path / "example.csv", "--response", "days").exit_code == 0
+    for words in (("check", "ash", path, folder / "ash.parquet"), ("annex", "ash", path)):
+        assert run("site", "init", "ash", "--in", tmp_path / words[0]).exit_code == 0
+        where = ("--in", tmp_path / words[0]) if words[0] == "annex" else ()
+        refused = run("site", *words, *where)
+        assert refused.exception.problem is CommandFault.STUDY
+        assert "privacy.start is still to be named" in refused.exception.said
+    assert run("study", "forecast", path, "--rows", "400,400").exit_code == 0
+    assert run("combine", folder / "stay.toml", folder / "ash.json", "-o", model).exit_code == 0
+    before = path.read_text()
+    assert run("study", "start", path, model).exit_code == 0
+    assert path.read_text() == before.replace('"unnamed"', f'"sha256:{sha256(model.read_bytes()).hexdigest()}"')
+    assert not Study.read(path).lacks_start
+    assert run("site", "check", "ash", path, folder / "ash.parquet").exit_code == 0
+    again = run("study", "start", path, model)
+    assert "there is no line" in again.exception.said
+
+
+def test_a_site_does_not_sum_for_a_study_without_a_start(tmp_path):
+    """Whoever calls the library in place of the command gets the same answer, before anything is charged."""
+    rows = table(400, 0)
+    rows.to_csv(tmp_path / "example.csv", index=False)
+    assert run("init", tmp_path / "noisy.toml", "--from", tmp_path / "example.csv", "--response", "days").exit_code == 0
+    study = Study.read(tmp_path / "noisy.toml")
+    site = SiteFolder.init("ash", Policy.of_profile("research").to_text(), tmp_path)
+    with pytest.raises(InvalidInputError, match="does not name the model from which it starts"):
+        open_private(
+            site, study, read_table(tmp_path / "example.csv"), RunPart("run", 1, "asked", "table", "A. Person")
+        )
+    assert [entry.kind for entry in site.entries] == ["init"]
 
 
 def test_check_says_that_a_table_fits_and_what_does_not(folder, tmp_path):

@@ -22,7 +22,7 @@ import typer
 
 from consilience._version import __version__
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
-from consilience.cli.drafting import EMPTY, draft_study
+from consilience.cli.drafting import draft_study, example_study
 from consilience.cli.notice_commands import check_signatures, leave_out, part_notices
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
@@ -62,7 +62,7 @@ from consilience.kit.release import release_fit, verify_ledger
 from consilience.kit.roster import verify_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site, flow_of
 from consilience.kit.stored_evidence import evidence_path
-from consilience.kit.study import Study
+from consilience.kit.study import Study, Trust
 from consilience.kit.study_notes import keep_reading
 from consilience.kit.table_one import table_one
 from consilience.kit.versions import distinct_kits, kits_of, say_kits
@@ -277,28 +277,39 @@ def root(
 
 
 @app.command("init")
-def init_study(
+def init_study(  # noqa: PLR0917 - typer makes options of them
     study: StudyPath,
     table: Annotated[Path | None, typer.Option("--from", help="Table whose columns the draft describes.")] = None,
     response: Annotated[str | None, typer.Option(help="Column of the response; needed with --from.")] = None,
+    trust: Annotated[
+        Trust, typer.Option(help="Whom a site has to trust: nobody (noise), limits, or the coordinator (a contract).")
+    ] = "noise",
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a study file to complete: an example, or a draft with the columns of a table."""
+    """Write a study file to complete: an example, or a draft with the columns of a table.
+
+    Without another word it is one file of each site with noise, which needs a public model to start from.
+    """
     remarks: list[str] = []
     if table is None:
-        text = EMPTY
+        text = example_study(trust)
     else:
         if response is None:
             raise typer.BadParameter("--from needs --response, the column of the response")
         rows = table_of(table)
         with report_as(CommandFault.STUDY):
-            text, remarks = draft_study(rows, response, study.stem)
+            text, remarks = draft_study(rows, response, study.stem, trust)
         remarks.append("The draft has levels and rounded ranges of your table: read it before you send it.")
     write(study, text, overwrite=overwrite)
     for remark in remarks:
         Output(quiet=quiet).say(remark)
     Output(quiet=quiet).say(f"{study} written. Complete it, then send the same file to every site.")
+    if trust == "noise":
+        Output(quiet=quiet).say(
+            "It needs a public model to start from, such as the fit of a site that may release it: "
+            f"'consilience study start {study} model.json'. '--trust limits' drafts one that needs none."
+        )
 
 
 @app.command()

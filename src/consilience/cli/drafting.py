@@ -10,7 +10,8 @@ import pyarrow as pa
 from consilience.columns.arrow import is_category, levels_of
 from consilience.errors import InvalidInputError
 from consilience.kit.row_tags import whole_column
-from consilience.kit.study import Study
+from consilience.kit.study import UNNAMED, Study, Trust
+from consilience.kit.toml_file import write_toml
 from consilience.model import FAMILIES, GATES
 
 MOST_LEVELS = 30
@@ -25,20 +26,28 @@ GATE_NAMES = "; ".join(
 TRUST = """\
 Whom a site has to trust. "limits": one file, within limits that are no guarantee. "noise": nobody; the site adds noise,
 and [privacy] says how much. "coordinator": exact sums in rounds, under a contract."""
+PRIVACY = """\
+How much may become known of one row: smaller is stricter. 'consilience study forecast' says what it costs, before
+anything is spent. exchange = "file": each site sends one file; "rounds": it answers several times."""
+START = """\
+The public model from which each site starts: the fit of one site that may release it, or of earlier or public rows.
+'consilience study start STUDY MODEL' writes its hash here."""
 COMMENTS = {
     "name": "A short name, public.",
     "seed": "Any whole number: every site uses it, so that a fit can be repeated.",
     "max_rows": "A site that states more rows is refused.",
     "trust": TRUST,
     "model": f"What is fitted. Families: {FAMILY_NAMES}. Gates: {', '.join(GATES)}.",
-    "experts": "Candidate numbers of experts; BIC chooses.",
+    "experts": "Candidate numbers of experts, of which BIC chooses; one number with noise.",
+    "privacy": PRIVACY,
+    "start": START,
     "minimum": "Rules for every site. A site's own policy may be stricter, never looser.",
     "columns": (
         "The data dictionary. Ranges were read from your table and rounded outwards: set them to what is possible,\n"
         "not to what you have seen. Add units. A value outside its range fails the check at the site."
     ),
 }
-EMPTY = f"""\
+EXAMPLE = f"""\
 # A study: what every site is asked to fit. Complete it, and send the same file to all sites.
 format = "consilience-study"
 version = 1
@@ -48,7 +57,7 @@ title = ""
 # Any whole number: every site uses it, so that a fit can be repeated.
 seed = 1
 # {TRUST.replace(chr(10), chr(10) + "# ")}
-trust = "limits"
+trust = "TRUST"
 
 [model]
 # Name of the column of responses.
@@ -57,10 +66,10 @@ response = "outcome"
 family = "{next(iter(FAMILIES))}"
 # {GATE_NAMES}
 gate = "{next(iter(GATES))}"
-# Candidate numbers of experts; BIC chooses.
-experts = [1, 2, 3]
+# {COMMENTS["experts"]}
+experts = EXPERTS
 
-# Rules for every site. A site's own policy may be stricter, never looser.
+METHOD# Rules for every site. A site's own policy may be stricter, never looser.
 [minimum]
 rows = 50
 
@@ -91,7 +100,27 @@ missing = "refuse"
 """
 
 
-def draft_study(table: pa.Table, response: str, name: str) -> tuple[str, list[str]]:
+def answered_as(trust: Trust) -> dict[str, Any]:
+    """Return the number of experts, the method and the budget of a draft, by whom a site has to trust."""
+    if trust == "limits":
+        return {"experts": [1, 2, 3]}
+    if trust == "coordinator":
+        return {"experts": [1, 2, 3], "method": {"name": "OneShot", "refine": 1}}
+    privacy = {"epsilon": 3.0, "delta": 1e-6, "exchange": "file", "start": UNNAMED}
+    return {"experts": [2], "method": {"name": "PrivateScoring"}, "privacy": privacy}
+
+
+def example_study(trust: Trust = "noise") -> str:
+    """Return the text of a study to complete, which has other columns than anybody's."""
+    more = answered_as(trust)
+    tables = {name: more[name] for name in ("method", "privacy") if name in more}
+    said = {name: COMMENTS[name] for name in ("privacy", "start")}
+    method = f"{write_toml(tables, said).strip()}\n\n" if tables else ""
+    text = EXAMPLE.replace("TRUST", trust, 1).replace("EXPERTS", str(more["experts"]), 1)
+    return text.replace("METHOD", method, 1)
+
+
+def draft_study(table: pa.Table, response: str, name: str, trust: Trust = "noise") -> tuple[str, list[str]]:
     """Return the text of a study with the columns of a table, and remarks on what was left out.
 
     Levels with few rows, identifiers, free text and dates are left out: the study goes to everybody.
@@ -113,14 +142,16 @@ def draft_study(table: pa.Table, response: str, name: str) -> tuple[str, list[st
     if response not in kinds:
         raise InvalidInputError(f"column {response!r} cannot be the response. " + "; ".join(remarks))
     family = next(name for name, kind in FAMILIES.items() if kind.classes == (kinds[response] == "category"))
+    more = answered_as(trust)
     study = {
         "format": Study.kind,
         "version": Study.newest,
         "name": name,
         "seed": 1,
         "max_rows": 10**7,
-        "trust": "limits",
-        "model": {"response": response, "family": family, "gate": next(iter(GATES)), "experts": [1, 2, 3]},
+        "trust": trust,
+        "model": {"response": response, "family": family, "gate": next(iter(GATES)), "experts": more.pop("experts")},
+        **more,
         "minimum": {"rows": 50},
         "columns": columns,
     }

@@ -25,7 +25,7 @@ from consilience.estimators.saving import load
 from consilience.files.json_text import bytes_hash
 from consilience.kit.folder import SiteFolder
 from consilience.kit.private_files import slug
-from consilience.kit.study import Study
+from consilience.kit.study import UNNAMED, Study
 
 
 def printable(text: str) -> str:
@@ -119,10 +119,18 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool) -> None:
         raise CommandError(CommandFault.OUTPUT, f"{path} cannot be written: {error.strerror}") from error
 
 
-def study_of(path: Path) -> Study:
-    """Read a study file."""
+def study_of(path: Path, *, draft: bool = False) -> Study:
+    """Read a study file; raise an error if its start is still to be named, unless it may be a draft."""
     with report_as(CommandFault.STUDY):
-        return Study.read(path)
+        found = Study.read(path)
+    if found.lacks_start and not draft:
+        raise CommandError(
+            CommandFault.STUDY,
+            f"{path}: privacy.start is still to be named. 'consilience study start {path} model.json' writes the hash "
+            "of a public model, such as the fit of a site that may release it; 'consilience init --trust limits' "
+            "drafts a study that needs none",
+        )
+    return found
 
 
 def table_of(path: Path, *, as_text: bool = False) -> pa.Table:
@@ -146,5 +154,5 @@ def model_of(path: Path) -> MixtureEstimator:
 def check_start_file(study: Study, start: Path | None) -> None:
     """Raise an error if the study names the file from which it starts, and another one is given."""
     named = None if study.privacy is None else study.privacy.start
-    if named not in (None, "private") and start is not None and bytes_hash(start.read_bytes()) != named:
+    if named not in (None, "private", UNNAMED) and start is not None and bytes_hash(start.read_bytes()) != named:
         raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")

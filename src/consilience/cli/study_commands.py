@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from consilience.cli.catalogue import CommandFault, report_as
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.letter_commands import compare_command
 from consilience.cli.notice_commands import print_coordinator_key, retract_files
-from consilience.cli.options import AsJson, StudyPath
-from consilience.cli.output import Output, check_start_file, model_of, study_of
+from consilience.cli.options import AsJson, Quiet, StudyPath
+from consilience.cli.output import Output, check_start_file, model_of, study_of, write
+from consilience.files.json_text import bytes_hash, read_text
 from consilience.kit.forecast import (
     SITE_PROFILES,
     StudyForecast,
@@ -23,7 +25,7 @@ from consilience.kit.forecast import (
     say_outlook,
 )
 from consilience.kit.policy.policy import Policy
-from consilience.kit.study import PrivacyTerms, Study
+from consilience.kit.study import UNNAMED, PrivacyTerms, Study
 
 RowsOfSites = Annotated[str, typer.Option("--rows", help="Rows of each site, as far as they are known: 350,600,1000.")]
 StartPath = Annotated[
@@ -52,13 +54,36 @@ def forecast_command(
 
     They are those of a run that settles, from a start that is a fit of the same population.
     """
-    wanted, sizes = study_of(study), read_sizes(rows)
+    wanted, sizes = study_of(study, draft=True), read_sizes(rows)
     begins = None if start is None else model_of(start).mixture_
     check_start_file(wanted, start)
     with report_as(CommandFault.STUDY):
         found = forecast_study(wanted, begins)
     chosen = tuple(sorted({*read_numbers(epsilon, "--epsilon"), found.terms.epsilon})) if epsilon else found.epsilons
     Output(as_json).data(forecast_document(wanted, found, sizes, chosen), forecast_text(wanted, found, sizes, chosen))
+
+
+@study_app.command("start")
+def name_start(
+    study: StudyPath,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Public model file from which every site starts.")],
+    quiet: Quiet = False,
+) -> None:
+    """Name the model from which a drafted study with noise starts: its hash is written into the study.
+
+    It is public: every site gets the file. Another start is another study.
+    """
+    if not study_of(study, draft=True).lacks_start:
+        raise CommandError(CommandFault.STUDY, f'{study}: there is no line start = "{UNNAMED}" to replace')
+    model_of(model)
+    named = bytes_hash(model.read_bytes())
+    text, count = re.subn(rf'(?m)^start = "{UNNAMED}"', f'start = "{named}"', read_text(study, "a study"))
+    if count != 1:
+        raise CommandError(CommandFault.STUDY, f'{study}: write the start by hand, start = "{named}"')
+    with report_as(CommandFault.STUDY):
+        Study.from_text(text)
+    write(study, text, overwrite=True)
+    Output(quiet=quiet).say(f"{study} starts from {model.name}. Send both to every site.")
 
 
 def read_sizes(text: str) -> tuple[int, ...]:

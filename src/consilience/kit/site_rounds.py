@@ -380,6 +380,8 @@ def open_private(
     policy.check_way(study.way)
     if privacy is None:
         raise InvalidInputError("the study has no table [privacy]")
+    if study.lacks_start:
+        raise InvalidInputError("the study does not name the model from which it starts: the coordinator completes it")
     check_study(policy.privacy, privacy)
     read = private_rows(study, table)
     if reason := refusal(read.rows):

@@ -254,6 +254,10 @@ class PersonUnit(Part):
     rows: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
+UNNAMED = "unnamed"
+"""Start of a draft, until the hash of a model file stands there."""
+
+
 class PrivacyTerms(Part):
     """What a study with noise may disclose at each site: (ε, δ)-differential privacy.
 
@@ -268,6 +272,7 @@ class PrivacyTerms(Part):
         Number of steps of a study in rounds. For one file each site takes as many as the start needs.
     start : str, optional
         ``sha256:...`` of the model file from which the run starts; any file if it is not stated. One file needs it.
+        ``"unnamed"`` in a draft, until there is one: no site answers such a study.
         ``"private"`` finds a start from sums with noise, for two Gaussian experts and a response with ``low`` and
         ``high``.
     sums : {"masked"}, optional
@@ -281,7 +286,7 @@ class PrivacyTerms(Part):
     unit: Literal["row"] | PersonUnit = "row"
     exchange: Literal["rounds", "file"] | None = None
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
-    start: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|private)$")] | None = None
+    start: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|private|unnamed)$")] | None = None
     sums: Literal["masked"] | None = None
     colluding: Annotated[int, Field(ge=0, le=10_000)] | None = None
 
@@ -383,6 +388,11 @@ class Study(TomlFile):
     def is_noisy_file(self) -> bool:
         """Whether a site sends one file with noise."""
         return self.privacy is not None and self.privacy.exchange == "file"
+
+    @property
+    def lacks_start(self) -> bool:
+        """Whether the model file from which the study starts is still to be named."""
+        return self.privacy is not None and self.privacy.start == UNNAMED
 
     @property
     def way(self) -> Trust:
