@@ -13,11 +13,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
 from consilience._version import __version__
@@ -43,30 +40,24 @@ from consilience.cli.reporting import (
 )
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
-from consilience.cli.site_page import write_page
 from consilience.cli.study_commands import study_app
-from consilience.data.tables import read_table
-from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.cli.tour import run_noisy_tour, run_tour
 from consilience.errors import ConsilienceError
 from consilience.estimators.saving import model_text
 from consilience.files.json_text import content_hash, read_text, write_text
 from consilience.files.noisy_file import AnySiteFile, read_sent_file
 from consilience.files.site_file import SiteFile
-from consilience.fitted.protocols import FittedMixture
-from consilience.kit.combination import combine_files, simulate_study
+from consilience.kit.combination import combine_files
 from consilience.kit.folder import KEY, LOST, SECRET_FILE, SiteFolder
 from consilience.kit.notices import Withdrawal
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_files import slug
-from consilience.kit.release import release_fit, verify_ledger
+from consilience.kit.release import verify_ledger
 from consilience.kit.roster import verify_signature
-from consilience.kit.site_fit import examine_for_study, fit_at_site, flow_of
 from consilience.kit.stored_evidence import evidence_path
-from consilience.kit.study import Study, Trust
-from consilience.kit.study_notes import keep_reading
+from consilience.kit.study import Trust
 from consilience.kit.table_one import table_one
 from consilience.kit.versions import distinct_kits, kits_of, say_kits
-from consilience.model.families.registry import gaussian
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "pydantic", "typer", "rich")
 EXTRAS = {
@@ -172,76 +163,6 @@ def _readable_by_others(folder: SiteFolder) -> Iterator[InstallationCheck]:
         path = folder.path / name
         if path.is_file() and path.stat().st_mode & others:
             yield InstallationCheck("permissions", f"others can read {name}: run 'chmod {mode} {path}'", True)
-
-
-# ---------------------------------------------------------------- demo
-
-
-def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path]:
-    """Run the whole tour in a folder; return the model, its largest difference from the pooled fit, and the report."""
-    with report_as(CommandFault.OUTPUT):
-        tables = _tables(folder)
-    output.say(f"1. {len(tables)} hospitals, one table each, and a study that all of them got: {folder}/study.toml")
-    study = Study.read(folder / "study.toml")
-    for name in tables:
-        found = examine_for_study(study, read_table(folder / f"{name}.parquet"))
-        output.say(f"   {name}: the table fits the study, {found.used:,} rows")
-    output.say("2. Each hospital fits its own model under its own policy, and releases one file that people can read.")
-    for name, table in tables.items():
-        with output.working(f"   {name} fits"):
-            data = _released(folder / "sites", study, name, table)
-        write(folder / f"{name}.json", data.decode(), overwrite=True)
-    output.say("3. The coordinator combines the five files. No row has left a hospital.")
-    files = [SiteFile.from_text(read_text(folder / f"{name}.json", "a site file")) for name in tables]
-    with output.working("   combining"):
-        orders = combine_files(study, files)
-    model, report = orders.best.model, folder / "report.html"
-    model.save(folder / "model.json")
-    sent = tuple(sent_file(folder / f"{file.site}.json", file) for file in files)
-    names = [f"{name}.json" for name in tables]
-    again = commands_again("combine", "study.toml", *names, "-o", "model.json", "--report", "report.html")
-    out, quiet, by_site = folder / "model.json", Output(quiet=True), table_one(study, files)
-    known: dict[str, Any] = {
-        "files": sent,
-        "invited": tuple(tables),
-        "characteristics": characteristics_of(study, by_site),
-    }
-    report_on(orders, study, report, quiet, model=out, commands=again, **known)
-    with output.working("   for comparison, all rows in one table"):
-        pooled = simulate_study(study, {"all": pa.concat_tables(tables.values())}).best.model
-    return model, pooled_difference(model, pooled), report
-
-
-def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
-    """Fit and release at a hospital, with a folder of its own; the second time it releases the same bytes."""
-    place = parent / slug(name)
-    if place.exists():
-        site = SiteFolder.open(place)
-    else:
-        site = SiteFolder.init(name, Policy.of_profile("hospital").to_text(), parent)
-    paths, lines = (Path("study.toml"), Path(f"{name}.parquet")), flow_of(study, table).lines
-    keep_reading(site, study, table, paths, entry=len(site.entries), lines=lines)
-    fit_at_site(site, study, table)
-    data = release_fit(site, "demonstration")
-    write_page(site, " --in sites")
-    return data
-
-
-def pooled_difference(model: FittedMixture, pooled: FittedMixture) -> float:
-    """Return the largest difference of a coefficient from the pooled fit, in standard errors of the latter."""
-    errors = pooled.inference_.standard_errors().experts[..., 1:]
-    ours, theirs = (gaussian(each.mixture_.experts).B for each in (model, pooled))
-    by_level, pooled_by_level = (np.argsort(each[:, 0, 0]) for each in (ours, theirs))
-    return float(np.max(np.abs(ours[by_level, :, 1:] - theirs[pooled_by_level, :, 1:]) / errors[pooled_by_level]))
-
-
-def _tables(folder: Path) -> dict[str, pa.Table]:
-    folder.mkdir(parents=True, exist_ok=True)
-    tables = hospitals()
-    for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet")
-    write(folder / "study.toml", STUDY, overwrite=True)
-    return tables
 
 
 # ---------------------------------------------------------------- app
@@ -437,17 +358,23 @@ def doctor(
 @demo.command("hospitals")
 def demo_hospitals(
     folder: Annotated[Path, typer.Argument(help="Folder for tables, study, site files and model.")] = Path("hospitals"),
+    trust: Annotated[
+        Literal["limits", "noise"], typer.Option(help="Whom a hospital has to trust: its limits, or nobody (noise).")
+    ] = "limits",
     no_input: NoInput = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a study of five simulated hospitals: a file from each of them, combined into one model."""
+    """Run a study of five simulated hospitals: a file from each of them, combined into one model.
+
+    With noise each file has ε = 3, and the hospitals start from the model of an earlier study.
+    """
     if not no_input:
         typer.confirm(
             printable(f"Write tables, a study, five site files and a model into {folder}?"), abort=True, err=True
         )
     output = Output(as_json, quiet)
-    model, largest, written = run_tour(folder, output)
+    model, largest, written = (run_noisy_tour if trust == "noise" else run_tour)(folder, output)
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
     output.data({**describe_model(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
     output.say(f"{folder}/ash.json is all that left a hospital; {folder}/sites/ash has its policy and its ledger.")

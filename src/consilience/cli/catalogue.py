@@ -40,7 +40,7 @@ class CommandFault(Enum):
         "CSL-100",
         3,
         "The study file is not valid",
-        "Correct the entries that are named; 'consilience init --from table.csv' drafts a valid study.",
+        "Correct the entries that are named; 'consilience init --from table.csv' drafts a study.",
     )
     TABLE = Kind(
         "CSL-110",

@@ -113,7 +113,7 @@ def answered_as(trust: Trust) -> dict[str, Any]:
 def example_study(trust: Trust = "noise") -> str:
     """Return the text of a study to complete, which has other columns than anybody's."""
     more = answered_as(trust)
-    tables = {name: more[name] for name in ("method", "privacy") if name in more}
+    tables: dict[str, Any] = {name: value for name, value in more.items() if name != "experts"}
     said = {name: COMMENTS[name] for name in ("privacy", "start")}
     method = f"{write_toml(tables, said).strip()}\n\n" if tables else ""
     text = EXAMPLE.replace("TRUST", trust, 1).replace("EXPERTS", str(more["experts"]), 1)
@@ -142,16 +142,16 @@ def draft_study(table: pa.Table, response: str, name: str, trust: Trust = "noise
     if response not in kinds:
         raise InvalidInputError(f"column {response!r} cannot be the response. " + "; ".join(remarks))
     family = next(name for name, kind in FAMILIES.items() if kind.classes == (kinds[response] == "category"))
-    more = answered_as(trust)
-    study = {
+    way = answered_as(trust)
+    study: dict[str, Any] = {
         "format": Study.kind,
         "version": Study.newest,
         "name": name,
         "seed": 1,
         "max_rows": 10**7,
         "trust": trust,
-        "model": {"response": response, "family": family, "gate": next(iter(GATES)), "experts": more.pop("experts")},
-        **more,
+        "model": {"response": response, "family": family, "gate": next(iter(GATES)), "experts": way.pop("experts")},
+        **way,
         "minimum": {"rows": 50},
         "columns": columns,
     }
