@@ -26,12 +26,13 @@ from consilience.messages.questions import Identify
 from consilience.messages.table import receive
 from consilience.model import Groups, Mixture, Rows
 from consilience.model.contributions import COUNTED, private_total, total_sensitivity
-from consilience.model.group_contributions import Seen, group_total
+from consilience.model.group_contributions import GroupedCovariates, Seen, group_total
 from consilience.numerics.budget import noise_variance
 from consilience.site import Site, respond
 from consilience.site.account import Account
+from consilience.site.answer import total_over
 from contributing import drawn_rows, mixture_of
-from grouped import grouped_rows
+from grouped import drawn_groups, grouped_rows
 
 RHO = Fraction(1, 20)
 
@@ -152,6 +153,21 @@ def test_whole_groups_are_answered_with_the_noise_of_one_group():
         assert found.variance == variance
         z = (np.array(found.values, dtype=float) - np.array(exact, dtype=float)) / np.sqrt(variance)
         assert np.abs(z).max() < 6
+
+
+def test_equal_groups_are_counted_through_the_pieces_of_a_file(monkeypatch: pytest.MonkeyPatch):
+    """Where a file is cut depends on its rows: a group fewer would else change the draws of many."""
+    rng = np.random.default_rng(3)
+    mixture = mixture_of("binomial", rng, d=1)
+    X = GroupedCovariates(rng.integers(0, 2, size=(80, 1)).astype(float), np.full(40, 2))
+    rows, P = drawn_groups(mixture, X, rng), mixture.parameter_count
+    question = PrivateScores(mixture, np.eye(P), 1.0, place=0)
+    whole = group_total(mixture, rows, question.factor, question.clip, Seen())
+    assert total_over(question, Site("north", rows)) == whole
+    for cut in (2, 30, 50):
+        parts = [rows.take(np.arange(cut)), rows.take(np.arange(cut, rows.n))]
+        monkeypatch.setattr(Site, "chunks", lambda _, parts=parts: iter(parts))
+        assert total_over(question, Site("north", rows)) == whole
 
 
 def test_fingerprints_of_private_sites_have_secrets_of_their_own():
