@@ -550,3 +550,13 @@ def test_nearly_as_many_parameters_as_responses_are_a_warning() -> None:
     X, y = rng.normal(size=(12, 1)), rng.normal(size=12)
     with pytest.warns(DegenerateFitWarning, match="2 experts have 8 parameters for 12 observed responses"):
         MixtureOfExpertsRegressor(2, random_state=0, n_init=1).fit(X, y)
+
+
+@QUIET
+def test_a_step_of_a_tied_covariance_that_overflows_is_refused_without_a_warning() -> None:
+    """A column of size 1e8 stands beside two equal ones: the first Newton steps leave the floating-point numbers."""
+    rng = np.random.default_rng(0)
+    n = int(rng.integers(20, 120))
+    x = rng.normal(size=n)
+    model = GaussianMixture(3, covariance_type="tied", random_state=0, n_init=2)
+    assert_finite(model.fit(np.column_stack([1e8 * rng.normal(size=n), x, x])))

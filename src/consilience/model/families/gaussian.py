@@ -412,8 +412,9 @@ class GaussianExperts(Experts):
         """Return ``B + coefficients`` and ``Σ_k ← L_k exp(E_k) L_kᵀ``, ``E_k = Σ_j shapes_kj E_j``."""
         L, _ = self.factors
         E = np.einsum("kj,jab->kab", (self.tie() @ shapes).reshape(self.K, -1), cov.basis(self.structure, self.q))
-        moved = np.array([F @ symmetric_exponential(e) @ F.T for F, e in zip(L, E, strict=True)])
-        stored = cov.store_covariances(moved, self.structure)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that overflows is not finite, and refused
+            moved = np.array([F @ symmetric_exponential(e) @ F.T for F, e in zip(L, E, strict=True)])
+            stored = cov.store_covariances(moved, self.structure)
         return type(self)(self.B + coefficients.reshape(self.B.shape), stored, self.structure)
 
     # ------------------------------------------------------------------ reported parameters
