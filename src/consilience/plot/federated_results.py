@@ -200,8 +200,8 @@ def _diamond(ax: Axes, bounds: tuple[float, float, float], y: int, colour: str) 
 def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     """Draw the transport plan of a one-shot fit: a matrix with sites in rows and combined experts in columns.
 
-    A cell holds the numbers of the site's own experts (0 has the most rows) that were combined into the expert of its
-    column. The last column has those that were not used; an empty cell means that the site has no such expert.
+    A cell holds the numbers of the site's own experts, from 1 with the most rows, that were combined into the expert of
+    its column. The last column has those that were not used; an empty cell means that the site has no such expert.
 
     Parameters
     ----------
@@ -237,13 +237,13 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
             _cell(ax, K, m, "no model", drawing.GREY)
             continue
         for k in np.unique(labels):
-            own = ", ".join(map(str, np.flatnonzero(labels == k)))
+            own = ", ".join(map(str, np.flatnonzero(labels == k) + 1))
             _cell(ax, K if k < 0 else int(k), m, own, drawing.GREY if k < 0 else drawing.mark(int(k)).colour)
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
     ax.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(names) - 0.5, -0.5), ylabel="site")
-    ax.set_xlabel("combined expert\ncells: experts of the site that were combined into it, 0 has the most rows")
+    ax.set_xlabel("combined expert\ncells: experts of the site that were combined into it, 1 has the most rows")
     ax.spines[:].set_visible(False)
     return ax
 
