@@ -233,21 +233,25 @@ def _numbers_together(X: Any, dictionary: Dictionary) -> dict[int, Array]:
     places = [j for j, column in enumerate(dictionary.columns) if not column.is_category]
     if len(places) < 2 or len(X) > FEW or not isinstance(X, nw.DataFrame):
         return {}
-    block = X[:, places].to_numpy()
+    is_run = places[-1] - places[0] == len(places) - 1  # to cut it out takes less than to gather columns
+    block = (X[:, places[0] : places[-1] + 1] if is_run else X[:, places]).to_numpy()
     if block.dtype.kind not in "iuf":
         return {}
-    return {j: block[:, [i]].astype(np.float64) for i, j in enumerate(places)}
+    numbers = block.astype(np.float64)
+    return {j: numbers[:, i : i + 1] for i, j in enumerate(places)}
 
 
 def _apply_rule(X: Any, j: int, column: Column, known: Array | None) -> Array:
     """Return the covariate ``(n, 1)`` of a column of numbers, by its rule; ``known`` are its values, if they are."""
     values = _number_values(X, j, column.name) if known is None else known
+    if column.rule.is_plain:
+        return values
     if outside := int(np.sum(~column.rule.contains(values))):
         raise InvalidInputError(
             f"column {column.name!r} has {outside} values outside its range, {column.rule.range_text}: correct them, "
             "or leave those rows out"
         )
-    return values if column.rule.is_plain else column.rule.values(values)
+    return column.rule.values(values)
 
 
 def _number_values(X: Any, j: int, name: str) -> Array:

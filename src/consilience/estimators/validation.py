@@ -243,6 +243,8 @@ ROWS_SHOWN = 3
 
 def check_missing(X: Array, columns: Dictionary) -> None:
     """Raise an error that names the columns with missing or infinite values, how many each has, and their rows."""
+    if np.isfinite(X).all():
+        return
     owners = np.array([column.name for column in columns.columns for _ in column.terms])
     for kind, test in NOT_FINITE.items():
         found = test(X)
