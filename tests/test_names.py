@@ -81,3 +81,9 @@ def test_the_reader_of_modules_sees_what_it_must_not_see() -> None:
     assert is_upward("fit/climb.py", "consilience.report", floors())
     assert not is_upward("report/verdict.py", "consilience.fit.climb", floors())
     assert public_definitions(ast.parse("def a(): pass\ndef _b(): pass\nclass C: pass")) == ["a", "C"]
+
+
+def test_errors_lists_all_its_classes() -> None:
+    tree = TREES["errors.py"]
+    listed = next(node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    assert ast.literal_eval(listed) == sorted(node.name for node in tree.body if isinstance(node, ast.ClassDef))
