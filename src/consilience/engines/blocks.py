@@ -32,7 +32,6 @@ from consilience.runs import digest
 from consilience.runs.consistency import sum_of
 from consilience.runs.tree_sum import Span, tree_sum
 from consilience.site import Site, respond
-from consilience.site.site import join_chunks
 
 T = TypeVar("T")
 STALLED = 1 / 8
@@ -73,8 +72,7 @@ class SiteBlock:
     def load(self, i: int) -> None:
         """Read the rows of one site into memory; a site that cannot be read stays a file, and fails when asked."""
         with self._reading.setdefault(i, threading.Lock()), suppress(Exception):
-            if not isinstance(self.sites[i].data, Rows):
-                self.sites[i] = replace(self.sites[i], data=join_chunks(list(self.sites[i].chunks())))
+            self.sites[i] = self.sites[i].loaded()
 
     def site(self, i: int) -> Site:
         """Return one site; read its rows if they are to be kept, or wait for them if they are being read."""

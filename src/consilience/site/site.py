@@ -210,9 +210,7 @@ class Site:
 
     def loaded(self) -> Site:
         """Return the same site with its rows in memory."""
-        if isinstance(self.data, Rows):
-            return self
-        return Site(self.name, self._kept, key=self.key, traces=self.traces, reasons=self.reasons)
+        return self if isinstance(self.data, Rows) else replace(self, data=join_chunks(list(self.chunks())))
 
     def private(self, rho: Fraction, parts: int, rows_each: int | None = None) -> Site:
         """Return the same site with a new account, and a new secret of its fingerprint.
