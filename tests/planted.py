@@ -784,8 +784,8 @@ DEFECTS = (
     Defect(
         "rows of a sub-group are compared with those of the same study alone",
         "kit/release.py",
-        "earlier = [each for each in earlier_of(folder) if each.entry not in replaces]",
-        "earlier = [each for each in earlier_of(folder) if each.entry not in replaces and each.study == study]",
+        "decide(study, used, earlier_of(folder, replaces), min_rows",
+        "decide(study, used, [each for each in earlier_of(folder, replaces) if each.study == study], min_rows",
         "cli/test_waves.py",
     ),
     Defect(

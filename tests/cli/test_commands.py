@@ -327,9 +327,17 @@ def test_the_version_is_printed():
 def test_a_question_shows_control_characters_as_escapes() -> None:
     ask = typer.Typer()
     ask.command()(lambda: sys.stdout.write(f"{is_confirmed('Release a' + chr(27) + '[2J.json?')}"))
-    said = RUNNER.invoke(ask, input="y\n").output
-    assert said.endswith("True")
-    assert "Release a\\u001b[2J.json?" in said
+    said = RUNNER.invoke(ask, input="y\n")
+    assert said.stdout.endswith("True")
+    assert "Release a\\u001b[2J.json?" in said.output
+
+
+def test_what_follows_a_question_with_a_piped_answer_has_a_line_of_its_own() -> None:
+    code = "from consilience.cli.output import is_confirmed; import sys; print(is_confirmed('Send?'), file=sys.stderr)"
+    for answer in ("y", "n"):
+        asked = {"input": f"{answer}\n", "capture_output": True, "text": True}
+        done = subprocess.run([sys.executable, "-c", code], check=True, **asked)
+        assert done.stderr.splitlines() == ["Send? [y/N]:", str(answer == "y")]
 
 
 def test_no_command_prints_words_of_others_as_they_are() -> None:

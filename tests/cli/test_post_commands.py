@@ -84,7 +84,7 @@ def test_post_carries_and_watch_says_who_waits_and_what_is_refused(office) -> No
     store = FolderStore(Path("store"))
     store.write(f"from/{second}", answer_name(1, second), b"junk")
     store.write(f"from/{third}", answer_name(1, second), b"junk")
-    forged = (Path("at") / first / answer_name(1, first)).read_text().replace(first, third)
+    forged = (Path("at") / first / answer_name(1, first)).read_text().replace(f'"{first}"', f'"{third}"')
     store.write(f"from/{third}", answer_name(1, third), forged.encode())
     said = done("post", "mail", "store").stderr
     assert "took 3" in said

@@ -6,6 +6,7 @@ import pytest
 import consilience
 from consilience import MixtureOfRegressions
 from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.dictionary import TRANSFORMS
 from consilience.columns.frames import encode_columns
 from consilience.data.file_columns import Chunk, Columns
 from consilience.errors import InvalidInputError
@@ -112,3 +113,15 @@ def test_onnx_applies_the_rules(ruled, tmp_path):
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     inputs = {name: X[[name]].to_numpy(dtype=object if name == "sex" else np.float64) for name in X}
     np.testing.assert_allclose(session.run(["prediction"], inputs)[0].ravel(), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_covariates_are_turned_back_into_the_values_that_have_them(transform):
+    rule = Rule("", 0.5, 90.0, transform=transform, centre=1.5, scale=0.7)
+    values = np.array([0.5, 1.0, 17.3, 90.0])
+    np.testing.assert_allclose(rule.original(rule.values(values)), values, rtol=1e-12)
+
+
+def test_what_is_below_every_square_root_stands_for_zero():
+    """A mean less a standard deviation may be there, as in Table 1: its square would be above the mean."""
+    assert Rule("", 0.0, transform="sqrt").original(np.array([-2.0, 3.0])).tolist() == [0.0, 9.0]

@@ -30,6 +30,7 @@ from consilience.fitted.effects import (
     means_at_centre,
     select_supported,
 )
+from consilience.fitted.words import _with_interval
 from simulated import simulated
 
 
@@ -185,6 +186,15 @@ def test_other_families_have_words(family: str) -> None:
     }[family]
     assert phrase in text
     assert claims(text) == 4
+
+
+def test_figures_are_as_fine_as_their_interval_supports() -> None:
+    assert _with_interval(0.0206, 0.0102, 0.031) == "0.021 (0.01 to 0.031)"
+    assert _with_interval(123.4, 20.1, 226.3) == "120 (20 to 230)"
+    assert _with_interval(7.12, 6.85, 7.39) == "7.12 (6.85 to 7.39)"
+    assert _with_interval(15.5493, 15.2, 15.9) == "15.5 (15.2 to 15.9)"  # rounded once
+    assert _with_interval(0.17, 0.004, 0.35) == "0.17 (0.004 to 0.35)"  # an end above 0 is not said to be 0
+    assert _with_interval(0.0206, np.nan, np.nan) == "0.0206 (no interval)"
 
 
 def test_classes_are_named() -> None:

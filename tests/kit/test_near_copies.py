@@ -5,8 +5,15 @@ import pyarrow as pa
 import pytest
 
 from consilience.columns import Column, Dictionary
+from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.kit import examination
 from consilience.kit.examination import Wanted, examine_table
+from consilience.kit.folder import SiteFolder
 from consilience.kit.near_copies import count_near_copies, say_near_copies
+from consilience.kit.policy.policy import Policy
+from consilience.kit.release import last_fit
+from consilience.kit.site_fit import fit_at_site
+from consilience.kit.study import Study
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(500, 3))
@@ -54,3 +61,22 @@ def test_the_check_of_a_table_says_them():
     assert (found.code, found.rows, found.is_error) == ("NEAR_COPIES", 1000, False)
     assert "1,000 of 1,000 rows are near copies of another row" in str(found)
     assert examine_table(table.slice(0, 500), wanted).findings == ()
+
+
+TABLE_FROM = {"log_days": -3.0, "age": 18.0, "severity": 0.0}
+
+
+@pytest.mark.slow
+def test_a_fit_counts_them_once_and_says_them(tmp_path, monkeypatch):
+    times = []
+    monkeypatch.setattr(examination, "count_near_copies", lambda values: times.append(1) or count_near_copies(values))
+    study, ash = Study.from_text(STUDY), hospitals()["ash"]
+    for name in ("log_days", "age", "severity"):  # the values of a hospital are rounded
+        exact = 0.99 * ash[name].to_numpy() + 0.1 * RNG.random(ash.num_rows)
+        ash = ash.set_column(ash.column_names.index(name), name, pa.array(np.clip(exact, TABLE_FROM[name], None)))
+    twice = pa.concat_tables([ash, ash])
+    folder = SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), tmp_path)
+    fit_at_site(folder, study, twice)
+    assert len(times) == 1
+    (note,) = last_fit(folder).report.notes
+    assert note.endswith("Is the table joined twice, or does a person stand in it several times? Then export it again")

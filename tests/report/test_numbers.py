@@ -18,6 +18,7 @@ from consilience.kit.study import Study
 from consilience.kit.study_words import words_of
 from consilience.report import html_report, verdict
 from consilience.report.kinds import kinds_of, name_experts
+from consilience.report.scale import ChangeScale
 from report_text import plain, sections
 
 AT = {"age": (60, 15), "severity": (4, 2)}
@@ -227,3 +228,11 @@ def test_a_doubt_about_the_data_is_in_its_own_box(demo: Any) -> None:
     assert (data.tag, model.tag) == ("1 doubt", "No doubt found")
     assert not way.decides
     assert verdict(orders, **{**known, "invited": tuple(hospitals())}).use == 0
+
+
+def test_an_effect_in_words_is_as_fine_as_its_interval_supports() -> None:
+    days = ChangeScale("difference", "days", "shorter", "longer")
+    assert days.sentence(0.0206, 0.0102, 0.031) == "0.021 days longer (0.010 to 0.031)"
+    assert days.sentence(-1.25, -1.32, -1.18) == "1.25 days shorter (1.18 to 1.32)"
+    assert days.sentence(0.9, -0.483, 2.31) == "no difference shown (−0.5 to +2.3 days)"
+    assert days.sentence(0.17, 0.004, 0.35) == "0.170 days longer (0.004 to 0.350)"

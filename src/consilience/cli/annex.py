@@ -81,8 +81,6 @@ UNPROTECTED = (
     "A site that asks for other levels because a group is too small tells that the group is small.",
     "The policy, the secret of the tags and the ledger are files of the site: who can write them can change the rules.",
 )
-
-
 UNPROTECTED_BY_CONTRACT = (
     "The coordinator could compute single rows from the sums; a contract forbids it, and nothing else prevents it.",
     "Whoever reads the answers on their way, or at the coordinator, could do the same.",
@@ -106,8 +104,6 @@ EPSILON = (
     "account leaves out."
 )
 """What ε means, without a formula: right guesses are at most Φ(√(ρ / 2)) for discrete Gaussian noise."""
-
-
 ATTACKS: Mapping[str, tuple[tuple[str, str, float], ...]] = {
     "FitSite": (("a start that singles out rows in the site's own fit", "crafted start", 1e-6),),
     "ProposeStart": (("as many experts as rows", "as many experts as rows", 1e-6),),

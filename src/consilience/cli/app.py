@@ -22,7 +22,17 @@ from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.drafting import draft_study, example_study
 from consilience.cli.notice_commands import check_signatures, leave_out, part_notices
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
-from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
+from consilience.cli.output import (
+    Output,
+    check_free,
+    console,
+    is_confirmed,
+    model_of,
+    printable,
+    study_of,
+    table_of,
+    write,
+)
 from consilience.cli.post_commands import live
 from consilience.cli.relay_commands import relay_run
 from consilience.cli.reporting import (
@@ -44,6 +54,7 @@ from consilience.cli.study_commands import study_app
 from consilience.cli.tour import run_noisy_tour, run_tour
 from consilience.errors import ConsilienceError
 from consilience.estimators.saving import model_text
+from consilience.federation.federated_fit import FederatedOrders
 from consilience.files.json_text import content_hash, read_text, write_text
 from consilience.files.noisy_file import AnySiteFile, read_sent_file
 from consilience.files.site_file import SiteFile
@@ -55,7 +66,7 @@ from consilience.kit.private_files import slug
 from consilience.kit.release import verify_ledger
 from consilience.kit.roster import verify_signature
 from consilience.kit.stored_evidence import evidence_path
-from consilience.kit.study import Trust
+from consilience.kit.study import Study, Trust
 from consilience.kit.table_one import table_one
 from consilience.kit.versions import distinct_kits, kits_of, say_kits
 
@@ -223,11 +234,12 @@ def init_study(  # noqa: PLR0917 - typer makes options of them
             text, remarks = draft_study(rows, response, study.stem, trust)
         remarks.append("The draft has levels and rounded ranges of your table: read it before you send it.")
     write(study, text, overwrite=overwrite)
+    output = Output(quiet=quiet)
     for remark in remarks:
-        Output(quiet=quiet).say(remark)
-    Output(quiet=quiet).say(f"{study} written. Complete it, then send the same file to every site.")
+        output.say(remark)
+    output.say(f"{study} written. Complete it, then send the same file to every site.")
     if trust == "noise":
-        Output(quiet=quiet).say(
+        output.say(
             "It needs a public model to start from, such as the fit of a site that may release it: "
             f"'consilience study start {study} model.json'. '--trust limits' drafts one that needs none."
         )
@@ -250,15 +262,11 @@ def combine(  # noqa: PLR0917 - typer makes options of them
 
     Notices stand among the files: a site that withdrew is left out, and a file that was retracted is refused.
     """
-    wanted, output, sent = study_of(study), Output(as_json, quiet), list[AnySiteFile]()
+    wanted, output = study_of(study), Output(as_json, quiet)
     check_model(out, overwrite=overwrite)
     check_report(report_to, tables, overwrite=overwrite)
     files, notices = part_notices(wanted, files, output)
-    for path in files:
-        try:
-            sent.append(read_sent_file(read_text(path, "a site file")))
-        except ConsilienceError as error:
-            raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
+    sent = [_sent_file_in(path) for path in files]
     withdrawals = [each for each in notices if isinstance(each, Withdrawal)]
     known = check_signatures(wanted, [*sent, *withdrawals], roster, output)
     files, sent = leave_out(files, sent, notices, output)
@@ -281,14 +289,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         }
         text += f"\n\nTable 1. Rows of each site\n{by_site}"
     output.data(describe_model(model) | document, text)
-    say_names(model, wanted, output)
-    for each in orders.best.sites:
-        output.say(str(each))
-    if len({file.wave for file in fitted}) > 1:
-        output.say("Files of different waves were combined: Table 1 says which.", style="yellow")
-    say_noise(orders.best, output)
-    if differing := say_kits(kits):
-        output.say(differing, style="yellow")
+    _say_combined(orders, wanted, fitted, kits, output)
     output.say(f"{out} written, and {evidence_path(out).name} beside it: 'consilience report {out}' needs both.")
     again = commands_again(
         "combine", study.name, *(path.name for path in files), "-o", out.name, "--report", "report.html"
@@ -302,6 +303,27 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         "characteristics": () if by_site is None else characteristics_of(wanted, by_site),
     }  # fmt: skip
     report_on(orders, wanted, report_to, output, model=out, tables=tables, kits=kits, commands=again, **evidence)
+
+
+def _sent_file_in(path: Path) -> AnySiteFile:
+    try:
+        return read_sent_file(read_text(path, "a site file"))
+    except ConsilienceError as error:
+        raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
+
+
+def _say_combined(
+    orders: FederatedOrders, wanted: Study, fitted: list[SiteFile], kits: dict[str, str], output: Output
+) -> None:
+    """Say what is to be known of a result besides its model."""
+    say_names(orders.best.model, wanted, output)
+    for each in orders.best.sites:
+        output.say(str(each))
+    if len({file.wave for file in fitted}) > 1:
+        output.say("Files of different waves were combined: Table 1 says which.", style="yellow")
+    say_noise(orders.best, output)
+    if differing := say_kits(kits):
+        output.say(differing, style="yellow")
 
 
 @app.command()
@@ -369,10 +391,8 @@ def demo_hospitals(
 
     With noise each file has ε = 3, and the hospitals start from the model of an earlier study.
     """
-    if not no_input:
-        typer.confirm(
-            printable(f"Write tables, a study, five site files and a model into {folder}?"), abort=True, err=True
-        )
+    if not no_input and not is_confirmed(f"Write tables, a study, five site files and a model into {folder}?"):
+        raise typer.Abort
     output = Output(as_json, quiet)
     model, largest, written = (run_noisy_tour if trust == "noise" else run_tour)(folder, output)
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"

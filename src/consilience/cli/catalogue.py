@@ -172,8 +172,8 @@ def report_as(problem: CommandFault, refused: CommandFault | None = None) -> Ite
 
     Parameters
     ----------
-    problem : Problem
-    refused : Problem, optional
+    problem : CommandFault
+    refused : CommandFault, optional
         Kind of an error that says that the rules of a site do not allow something.
     """
     try:

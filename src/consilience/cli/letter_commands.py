@@ -14,8 +14,6 @@ from consilience.cli.notice_commands import check_signatures
 from consilience.cli.options import WITHOUT_A_PERSON, AsJson, Quiet, StudyPath
 from consilience.cli.output import Output, check_free, folder_of, is_confirmed, study_of, write_bytes
 from consilience.files.json_text import read_text
-from consilience.kit import ledger
-from consilience.kit.folder import LEDGER
 from consilience.kit.letter_comparison import compare_letters, table_of_letters
 from consilience.kit.mapping import TableMapping
 from consilience.kit.policy.policy import Policy
@@ -46,7 +44,7 @@ def share_letter(  # noqa: PLR0917 - what the options of the command say
         raise CommandError(CommandFault.REFUSED, f"the policy does not allow a letter {WITHOUT_A_PERSON}")
     Output(quiet=output.quiet and no_input).say("\n".join(draft.said))
     if draft.is_new and not no_input and not is_confirmed(f"Release this as {out}?"):
-        ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})
+        folder.record("decline", {"study": study.identity, "declined_by": who[:200]})
         raise CommandError(
             CommandFault.DECLINED, "nothing has left, nor was anything charged; the ledger has your answer"
         )

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
-from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, SiteName, Where
+from consilience.cli.options import AsJson, Decider, NoInput, Overwrite, Quiet, SiteName, Where
 from consilience.cli.output import Output, check_free, folder_of, is_confirmed, printable, study_of
 from consilience.cli.site_page import rewrite_page
 from consilience.couriers.letter_stores import LetterStore, store_at
@@ -23,6 +23,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.json_text import parse_json, read_text, replace_file
 from consilience.kit.enrolment import Enrolment
 from consilience.kit.folder import KEY, SiteFolder
+from consilience.kit.ledger import read_time
 from consilience.kit.letters import RunFile
 from consilience.kit.mail_folder import MailFolder
 from consilience.kit.mail_run import open_question
@@ -53,7 +54,6 @@ ProxyAuthority = Annotated[
 LookEvery = Annotated[float, typer.Option(min=0.01, help="Seconds from one look at the store to the next.")]
 MostWait = Annotated[float, typer.Option(min=1, help="Longest wait in seconds after failures.")]
 Once = Annotated[bool, typer.Option("--once", help="End when the run is finished.")]
-By = Annotated[str | None, typer.Option(help="Who decides, for the ledger; the user's name if not given.")]
 
 
 def site_mandate(  # noqa: PLR0917 - typer makes options of them
@@ -63,7 +63,7 @@ def site_mandate(  # noqa: PLR0917 - typer makes options of them
     mode: Annotated[str, typer.Option(help=f"One of {', '.join(get_args(Mode))}.")] = "ask",
     days: Annotated[int, typer.Option(min=1, help="Days until the mandate ends.")] = 90,
     sign: Annotated[bool, typer.Option("--sign", help="Show the mandate as it is, and sign it.")] = False,
-    by: By = None,
+    by: Decider = None,
     no_input: NoInput = False,
     overwrite: Overwrite = False,
     where: Where = Path(),
@@ -206,8 +206,7 @@ def show_site_status(
         raise CommandError(CommandFault.FOLDER, "nothing serves this site yet: 'consilience site serve' does")
     with report_as(CommandFault.FOLDER):
         found = dict(parse_json(read_text(path, "a state"), STATE))
-    seen = datetime.strptime(str(found["seen"]), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    silent = (datetime.now(UTC) - seen).total_seconds()
+    silent = (datetime.now(UTC) - read_time(str(found["seen"]))).total_seconds()
     found["silent"] = round(silent)
     found["gone"] = found["state"] != FINISHED and (silent > stale or not is_served(folder))
     shown = State(str(found["state"]), {key: value for key, value in found.items() if key != "state"})

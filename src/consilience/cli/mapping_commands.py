@@ -11,7 +11,7 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
-from consilience.cli.output import Output, printable, study_of, write
+from consilience.cli.output import Output, end_piped_line, printable, study_of, write
 from consilience.columns import Column
 from consilience.data.foreign_files import sheets_of
 from consilience.kit.examination import Finding
@@ -30,7 +30,6 @@ from consilience.kit.private_files import slug
 from consilience.kit.site_fit import examine_for_study
 from consilience.kit.study import Study
 
-HERE = Path()
 MOST_NAMES = 20
 """Maximum number of sheets that are named."""
 Pairs = list[str] | None
@@ -73,7 +72,7 @@ def map_export(  # noqa: PLR0917 - typer makes options of them
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write; mapping.toml of the site.")] = None,
     overwrite: Overwrite = False,
     no_input: NoInput = False,
-    where: Where = HERE,
+    where: Where = Path(),
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -182,6 +181,7 @@ def _ask_which(question: str, shown: Sequence[str], default: int) -> int:
     answer = -1
     while not 0 <= answer <= len(shown):
         answer = typer.prompt(f"Number from 0 to {len(shown)}", type=int, default=default, err=True)
+        end_piped_line()
     return answer
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
-from consilience.cli.options import NoInput, Overwrite, Quiet, SiteName, StudyPath, Where
+from consilience.cli.options import Decider, NoInput, Overwrite, Quiet, SiteName, StudyPath, Where
 from consilience.cli.output import Output, check_free, folder_of, is_confirmed, study_of, write_bytes
 from consilience.files.json_text import read_text
 from consilience.files.noisy_file import AnySiteFile, NoisyFile, read_sent_file
@@ -44,7 +44,7 @@ def withdraw_site(  # noqa: PLR0917 - typer makes options of them
     study: StudyPath,
     reason: Annotated[str, typer.Option(help="Why, in words that the coordinator reads.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Notice to write.")],
-    by: Annotated[str | None, typer.Option(help="Who decides, for the ledger; the user's name if not given.")] = None,
+    by: Decider = None,
     no_input: NoInput = False,
     overwrite: Overwrite = False,
     where: Where = Path(),

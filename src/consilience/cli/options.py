@@ -15,6 +15,8 @@ StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, su
 TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")]
 MailPath = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run by files.")]
 SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
+Approver = Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")]
+Decider = Annotated[str | None, typer.Option(help="Who decides, for the ledger; the user's name if not given.")]
 Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Report to write, .html or .md.")]
 TablesPath = Annotated[Path | None, typer.Option("--tables", help="Folder for the tables of the report, as CSV.")]

@@ -1,4 +1,4 @@
-"""What commands print and read: data to standard output, everything else to standard error; shared options."""
+"""What commands print and read: data to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unicodedata
 import warnings
+import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.data.tables import read_table
-from consilience.errors import ConsilienceWarning
+from consilience.errors import ConsilienceError, ConsilienceWarning
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.saving import load
 from consilience.files.json_text import bytes_hash
@@ -46,7 +47,26 @@ def printable(text: str) -> str:
 
 def is_confirmed(question: str) -> bool:
     """Whether a person answers a question with yes; it is asked on standard error."""
-    return typer.confirm(printable(question), default=False, err=True)
+    answer = typer.confirm(printable(question), default=False, err=True)
+    end_piped_line()
+    return answer
+
+
+def end_piped_line() -> None:
+    """End the line of a question whose answer was not typed: a terminal shows the line break of one that was."""
+    if not sys.stdin.isatty():
+        sys.stderr.write("\n")
+
+
+def plain_time(time: str) -> str:
+    """Return a time of a ledger as a page shows it.
+
+    Examples
+    --------
+    >>> plain_time("2026-01-31T12:00:00Z")
+    '2026-01-31 12:00:00'
+    """
+    return time.replace("T", " ").removesuffix("Z")
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,28 @@ def console() -> Console:
     return Console(stderr=True, soft_wrap=True)
 
 
+PAGE = "page.html"
+"""Name of a page for the people of a site, or for the coordinator, in their own folder."""
+
+
+@contextmanager
+def page_stops_nothing() -> Iterator[None]:
+    """Say what is wrong with a page that cannot be written: the result of the command stands."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        said = str(error) if isinstance(error, ConsilienceError) else type(error).__name__
+        Output().say(f"{PAGE} was not written: {said}", style="yellow")
+
+
+def open_in_browser(page: Path, *, as_json: bool) -> None:
+    """Print the path of a page, and open it if a person looks."""
+    path = page.resolve()
+    Output(as_json).data({"page": str(path)}, str(path))
+    if sys.stdout.isatty() and not as_json:
+        webbrowser.open(path.as_uri())
+
+
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Raise an error if a file exists and may not be replaced, or if its folder cannot be written."""
     if path.exists() and not overwrite:
@@ -133,10 +175,10 @@ def study_of(path: Path, *, draft: bool = False) -> Study:
     return found
 
 
-def table_of(path: Path, *, as_text: bool = False) -> pa.Table:
-    """Read a table; the columns of a CSV file as text if asked for."""
+def table_of(path: Path) -> pa.Table:
+    """Read a table."""
     with report_as(CommandFault.TABLE):
-        return read_table(path, as_text=as_text)
+        return read_table(path)
 
 
 def folder_of(name: str, where: Path) -> SiteFolder:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-import webbrowser
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,15 +15,15 @@ import typer
 
 from consilience.cli.catalogue import CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Quiet
-from consilience.cli.output import Output
+from consilience.cli.output import Output, open_in_browser
 from consilience.cli.run_commands import OwnPath, own_folder
-from consilience.cli.run_page import COORDINATOR_KEY, COURIER, RELAY, rewrite_run_page, said_in, write_run_page
+from consilience.cli.run_page import COURIER, RELAY, known_key, rewrite_run_page, said_in, write_run_page
 from consilience.couriers.letter_stores import store_at
 from consilience.couriers.post import Post
 from consilience.errors import ConsilienceError, EngineError
 from consilience.files.json_text import replace_file
 from consilience.kit.enrolment import ENROL, SERVER, enrol_sites, nginx_configuration
-from consilience.kit.folder import SiteIdentity
+from consilience.kit.ledger import time_text
 from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import END, MailFolder
 from consilience.kit.mail_watch import MailWatch, watch_run
@@ -93,7 +91,7 @@ def carry_letters(
     """Carry letters between the folder of a run and a store; with --poll until the end of the run was carried."""
     private, output = own_folder(mailbox, own), Output(quiet=quiet)
     if poll is not None and not (mailbox / RUN).exists():
-        output.say(f"{_now()} waits for the run in {mailbox} to begin")
+        output.say(f"{time_text()} waits for the run in {mailbox} to begin")
         while not (mailbox / RUN).exists():
             time.sleep(poll)
     with report_as(CommandFault.RUN):
@@ -119,7 +117,7 @@ def _carry_on(post: Post, private: Path, poll: float, output: Output) -> None:
             wait = poll
         except ConsilienceError as error:
             reason, wait = str(error), min(MOST_WAIT, 2 * wait)
-            output.say(f"{_now()} cannot go on, and tries again in {wait:.0f} s: {reason}", style="yellow")
+            output.say(f"{time_text()} cannot go on, and tries again in {wait:.0f} s: {reason}", style="yellow")
         if reason or post.refused != refused or time.monotonic() - told > SHOWN:
             _tell(private, "fails" if reason else "works", reason, post.refused)
             told = time.monotonic()
@@ -138,23 +136,19 @@ def _folders_of(run: RunFile) -> list[str]:
 
 def _say_moved(output: Output, moved: tuple[int, int], before: dict[str, str], refused: dict[str, str]) -> None:
     if any(moved):
-        output.say(f"{_now()} sent {moved[0]}, took {moved[1]}")
+        output.say(f"{time_text()} sent {moved[0]}, took {moved[1]}")
     for name, why in refused.items():
         if before.get(name) != why:
-            output.say(f"{_now()} not taken: {name}: {why}", style="yellow")
+            output.say(f"{time_text()} not taken: {name}: {why}", style="yellow")
 
 
 def _tell(own: Path, state: str, reason: str, refused: dict[str, str]) -> None:
     """Write what the courier says of itself, for those who watch; a full disk does not end it."""
-    said = {"state": state, "seen": _now(), "reason": reason, "refused": refused}
+    said = {"state": state, "seen": time_text(), "reason": reason, "refused": refused}
     try:
         replace_file(own / COURIER, (json.dumps(said, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         Output().say(f"{COURIER} cannot be written: {error.strerror}", style="yellow")
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # ---------------------------------------------------------------- watch
@@ -169,12 +163,11 @@ def watch(
 ) -> None:
     """Show who was asked, who waits since when, and what is refused and why; with --poll until the run is finished."""
     private, output, shown = own_folder(mailbox, own), Output(as_json), ""
-    mail, known = MailFolder(mailbox), private / COORDINATOR_KEY
+    mail = MailFolder(mailbox)
     while True:
         with report_as(CommandFault.RUN), report_missing_extra():
             run = read_run(mailbox, private)
-            identity = SiteIdentity.load(known) if known.is_file() else None
-            found = watch_run(mail, run, identity)
+            found = watch_run(mail, run, known_key(private))
             programs = {"courier": said_in(private / COURIER), "region": said_in(private / RELAY)}
         is_over = (mailbox / END).exists()
         text = "\n".join(_lines(run, found, programs, is_over=is_over))
@@ -226,7 +219,5 @@ def open_run_page(mailbox: MailPath, own: OwnPath = None, as_json: AsJson = Fals
     The page is one file in the coordinator's own folder. It has no script and opens no connection.
     """
     with report_as(CommandFault.RUN), report_missing_extra():
-        path = write_run_page(mailbox, own_folder(mailbox, own)).resolve()
-    Output(as_json).data({"page": str(path)}, str(path))
-    if sys.stdout.isatty() and not as_json:
-        webbrowser.open(path.as_uri())
+        path = write_run_page(mailbox, own_folder(mailbox, own))
+    open_in_browser(path, as_json=as_json)

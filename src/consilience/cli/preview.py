@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.files.json_text import bytes_hash
+from consilience.files.json_text import bytes_hash, count_numbers
 from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.files.site_file import SiteFile
 from consilience.fit.parameters import parameters
@@ -55,12 +55,10 @@ FIELDS = {
     "stop_reason": "why the fit ended, such as converged",
 }
 """What each field of a site file means, in words for a data manager."""
-
 ROUNDED = (
     "Numbers are rounded to a hundredth of their standard errors, or to what two rows move them, whichever is coarser; "
     "only the number of rows is exact."
 )
-
 RULES = {
     "min_rows": "rows used",
     "max_experts": "experts",
@@ -78,8 +76,6 @@ RULES = {
     "rows_per_class": "rows",
 }
 """What each rule counts, in words."""
-
-
 NOISY_FIELDS = {
     "study": FIELDS["study"],
     "site": FIELDS["site"],
@@ -119,6 +115,7 @@ ENVELOPE = {
     "kit": "version of the library",
     "signature": "signature by the site's key, if it has one",
 }
+IN_ENVELOPE = "time of the fit, place in the ledger, version of the kit, signature"
 """What the other parts of a file mean: its head, the content of an answer in a round, the outside of one that only the
 coordinator can read, and the envelope."""
 
@@ -161,7 +158,7 @@ def text_of_report(report: FitReport, sent: bytes | None = None, *, numbers: boo
     if isinstance(file, NoisyFile):
         raise TypeError("a file with noise is summed, and has no fit: see text_of")
     values = [f"  {name} = {json.dumps(value)}" for name, _, value in fields_of(file)]
-    amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
+    amounts = {name: count_numbers(value) for name, _, value in fields_of(file)}
     kept = sum(check.kept for check in report.checks)
     size = f"of about {len(file.to_text()):,} bytes" if sent is None else file_words(sent)
     parts = [
@@ -171,7 +168,7 @@ def text_of_report(report: FitReport, sent: bytes | None = None, *, numbers: boo
         *report.flow,
         "",
         *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
-        f"  {'(envelope)':<30} {'':>13}  time of the fit, place in the ledger, version of the kit, signature",
+        f"  {'(envelope)':<30} {'':>13}  {IN_ENVELOPE}",
         "",
         "The model",
         *(f"  {line}" for line in model_lines(file)),
@@ -188,7 +185,7 @@ def text_of_report(report: FitReport, sent: bytes | None = None, *, numbers: boo
 
 def _noisy_text(report: FitReport, file: NoisyFile, entry: Entry, sent: bytes, *, numbers: bool) -> str:
     """Return the preview of a file with noise as text."""
-    amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
+    amounts = {name: count_numbers(value) for name, _, value in fields_of(file)}
     size = f"one file {file_words(sent)}, with {sum(amounts.values()):,} numbers"
     privacy, rows = file.privacy, file.steps.sums[-1].values[-1] / COUNTED / file.steps.shares[-1]
     parts = [
@@ -199,7 +196,7 @@ def _noisy_text(report: FitReport, file: NoisyFile, entry: Entry, sent: bytes, *
         *mapping_lines(report.mapped),
         "",
         *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
-        f"  {'(envelope)':<30} {'':>13}  time of the fit, place in the ledger, version of the kit, signature",
+        f"  {'(envelope)':<30} {'':>13}  {IN_ENVELOPE}",
         "",
         f"{len(file.steps.sums)} sums, charged as ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} together.",
         f"The file states about {rows:,.0f} rows: their number has noise.",
@@ -282,7 +279,7 @@ def preview_document(report: FitReport, entry: Entry, file: bytes) -> dict[str, 
         "file": bytes_hash(file),
         "bytes": len(file),
         "fields": [
-            {"name": name, "meaning": meaning, "numbers": _numbers(value), "content": value}
+            {"name": name, "meaning": meaning, "numbers": count_numbers(value), "content": value}
             for name, meaning, value in fields_of(report.file)
         ],
         "checks": [
@@ -295,15 +292,6 @@ def preview_document(report: FitReport, entry: Entry, file: bytes) -> dict[str, 
         "leverage": report.leverage,
         "membership_auc": None if report.membership is None else report.membership.auc,
     }
-
-
-def _numbers(value: Any) -> int:
-    """Count the numbers in a JSON value."""
-    if isinstance(value, dict):
-        return sum(map(_numbers, value.values()))
-    if isinstance(value, list):
-        return sum(map(_numbers, value))
-    return int(isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _count(numbers: int) -> str:

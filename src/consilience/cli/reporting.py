@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from consilience.cli.catalogue import CommandFault, report_as
 from consilience.cli.options import Overwrite, Quiet, TablesPath
 from consilience.cli.output import Output, check_free, model_of, study_of, write
 from consilience.errors import InvalidInputError
-from consilience.files.json_text import content_hash
+from consilience.files.json_text import bytes_hash, content_hash, count_numbers
 from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.fitted.protocols import FittedMixture, expert_label, parameter_table, source_columns
 from consilience.kit.row_tags import missing_in, whole_column
@@ -56,9 +54,7 @@ def _finite(value: Any) -> Any:
 
 
 def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
-    """Write a table with predictions and the probability of each expert, given the covariates, as new columns.
-
-    The columns ``gate_1``, ... count experts from 1, as reports do.
+    """Write a table with predictions and, as ``gate_1``, ..., the probability of each expert given the covariates.
 
     A row without a value in a column of which the study drops missing values has no prediction; the column "unscored"
     says which column it is. Returns the number of such rows.
@@ -72,13 +68,11 @@ def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
     reason = _unscored(model, table)
     scored = np.array([each is None for each in reason], dtype=bool)
     X = table.select(names).filter(pa.array(scored, pa.bool_()))
-    found = table
-    if X.num_rows:
-        found = table.append_column("prediction", _at(scored, model.predict(X)))
-        for k, probability in enumerate(model.predict_gate(X).T, start=1):
-            found = found.append_column(f"gate_{k}", _at(scored, probability))
-    else:
+    if not X.num_rows:
         raise InvalidInputError("no row has a value in all columns that the model reads: nothing is predicted")
+    found = table.append_column("prediction", _at(scored, model.predict(X)))
+    for k, probability in enumerate(model.predict_gate(X).T, start=1):
+        found = found.append_column(f"gate_{k}", _at(scored, probability))
     if not scored.all():
         found = found.append_column("unscored", pa.array(reason, pa.string()))
     if out.suffix == ".parquet":
@@ -107,7 +101,6 @@ def _at(scored: Mask, values: Any) -> pa.Array:
 
 # ---------------------------------------------------------------- reporting
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
 FORMATS = {"html": html_report, "md": model_card}
 
 
@@ -184,18 +177,9 @@ def sent_file(path: Path, file: AnySiteFile) -> SentFile:
     released, model = str(file.envelope.get("time", ""))[:10], None if isinstance(file, NoisyFile) else file.fit.model
     mixture = None if model is None else model.mixture
     profile = str(file.evidence.get("profile", ""))
-    digest, numbers = hashlib.sha256(data).hexdigest(), _count_numbers(file.content)
+    digest, numbers = bytes_hash(data).removeprefix("sha256:"), count_numbers(file.content)
     kit = kits_of([file])[file.site]
     return SentFile(file.site, path.name, len(data), digest, numbers, profile, released, mixture, kit)
-
-
-def _count_numbers(value: Any) -> int:
-    """Return the number of numbers in a JSON value."""
-    if isinstance(value, Mapping):
-        return sum(map(_count_numbers, value.values()))
-    if isinstance(value, list | tuple):
-        return sum(map(_count_numbers, value))
-    return int(isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def characteristics_of(study: Study, found: TableOne) -> tuple[tuple[str, ...], ...]:
@@ -230,7 +214,7 @@ def report_on(
     ``sizes`` the bytes of their answers as files; ``known`` are further fields of
     :class:`~consilience.report.subject.Subject`, such as ``files``.
     """
-    known = _of_study(study, kits or {}) | known
+    known = _of_study(study, kits) | known
     subject = Subject.of(result, **known)
     if sizes and subject.evidence is not None:
         subject = replace(subject, evidence=subject.evidence.with_files(sizes))
@@ -243,7 +227,7 @@ def report_on(
     _write_tables(subject.model, tables, output, known)
 
 
-def _of_study(study: Study, kits: Mapping[str, str] = EMPTY) -> dict[str, Any]:
+def _of_study(study: Study, kits: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return what a report says of a study, and of the versions of the library at the sites."""
     words = "" if study.words is None else content_hash(study.words.model_dump(exclude_none=True))
     origin = {"study": f"{study.name}, {study.identity}"} | ({"words of the study": words} if words else {})

@@ -15,7 +15,7 @@ from consilience.cli.catalogue import CommandError, CommandFault, report_as, rep
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath, TablesPath
 from consilience.cli.output import Output, check_start_file, model_of, study_of
 from consilience.cli.reporting import check_model, check_report, commands_again, describe_model, report_on, say_noise
-from consilience.cli.run_page import COORDINATOR_KEY, rewrite_run_page
+from consilience.cli.run_page import COORDINATOR_KEY, known_key, rewrite_run_page
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.cli.study_commands import read_sizes
 from consilience.engines.dask import DaskCluster
@@ -104,19 +104,13 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
             identity = None if unsigned else coordinator_key(key or private / COORDINATOR_KEY)
             known = None if roster is None else Roster.read(roster)
             names = sites or [] if known is None else list(known.names)
-            keys, masks = ({}, {}) if known is None else (known.keys, known.masks)
-            institutions = {} if known is None else known.institutions
-            if names and not (mailbox / RUN).exists():
-                sizes = read_sizes(rows) if rows else ()
-                for each in doubts_beforehand(wanted, begins, len(names), sizes):
-                    request.output.say(f"before it begins: {each}", style="yellow")
-            who: dict[str, Any] = {"sites": names, "keys": keys, "masks": masks, "identity": identity}
-            told = begin_by_files(wanted, mailbox, private, start=begins, wave=wave, **who)
+            told = _begin(request, mailbox, private, names, known, identity=identity, wave=wave, rows=rows)
         invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
-        waiting = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll, "identity": identity}
+        waiting: dict[str, Any] = {"days": days, "until": ends, "patience": 60 * wait, "poll": poll}
+        waiting |= {"identity": identity, "institutions": {} if known is None else known.institutions}
         try:
-            done = _by_files(request, mailbox, private, told, institutions=institutions, **waiting)
+            done = _by_files(request, mailbox, private, told, **waiting)
         finally:
             rewrite_run_page(mailbox, private)
     with report_as(CommandFault.RUN):
@@ -136,6 +130,27 @@ def _checked(path: Path) -> Study:
     with report_as(CommandFault.STUDY):
         method_of(study)
     return study
+
+
+def _begin(
+    request: Request,
+    mailbox: Path,
+    own: Path,
+    names: list[str],
+    known: Roster | None,
+    *,
+    identity: SiteIdentity | None,
+    wave: str,
+    rows: str,
+) -> RunFile:
+    """Begin a run, or go on with it; say what is in doubt before it begins."""
+    if names and not (mailbox / RUN).exists():
+        sizes = read_sizes(rows) if rows else ()
+        for each in doubts_beforehand(request.study, request.start, len(names), sizes):
+            request.output.say(f"before it begins: {each}", style="yellow")
+    keys, masks = ({}, {}) if known is None else (known.keys, known.masks)
+    who: dict[str, Any] = {"sites": names, "keys": keys, "masks": masks, "identity": identity}
+    return begin_by_files(request.study, mailbox, own, start=request.start, wave=wave, **who)
 
 
 def _by_files(request: Request, mailbox: Path, own: Path, run: RunFile, **waiting: Any) -> FederatedOrders:
@@ -213,9 +228,7 @@ def status(mailbox: MailPath, own: OwnPath = None, as_json: AsJson = False) -> N
     """
     with report_as(CommandFault.RUN):
         private = own_folder(mailbox, own)
-        known = private / COORDINATOR_KEY
-        identity = SiteIdentity.load(known) if known.is_file() else None
-        found = status_of(mailbox, read_run(mailbox, private), identity)
+        found = status_of(mailbox, read_run(mailbox, private), known_key(private))
     document = {
         "run": found.run.identity,
         "study": found.run.study,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from consilience._version import __version__
-from consilience.cli.output import Output
-from consilience.errors import ConsilienceError
+from consilience.cli.output import PAGE, page_stops_nothing, plain_time
 from consilience.files.json_text import parse_json, read_text
 from consilience.kit.folder import SiteIdentity
+from consilience.kit.ledger import read_time
 from consilience.kit.letters import RunFile
 from consilience.kit.mail_folder import STUDY, MailFolder, RoundStatus, RunStatus, status_of
 from consilience.kit.mail_run import read_mail
@@ -27,8 +27,8 @@ from consilience.kit.study_notes import replace_private
 from consilience.kit.study_words import words_of
 from consilience.report.page import Block, Code, Facts, Head, NextStep, Note, Section, Table, Tag, render_page
 
-PAGE, COURIER, RELAY = "page.html", "post.json", "live.json"
-"""The page, and what the courier and the program of a region say of themselves, in the coordinator's own folder."""
+COURIER, RELAY = "post.json", "live.json"
+"""What the courier and the program of a region say of themselves, in the coordinator's own folder."""
 COORDINATOR_KEY = "coordinator.pem"
 """Key of the coordinator, in the coordinator's own folder."""
 MOST_ROWS = 1_000
@@ -64,8 +64,7 @@ class RunState:
     @classmethod
     def read(cls, mailbox: Path, own: Path) -> RunState:
         """Read the folder of a run, and the coordinator's own."""
-        run, known = read_run(mailbox, own), own / COORDINATOR_KEY
-        identity = SiteIdentity.load(known) if known.is_file() else None
+        run, identity = read_run(mailbox, own), known_key(own)
         study = read_mail(mailbox)[1]
         status, watch = status_of(mailbox, run, identity), watch_run(MailFolder(mailbox), run, identity)
         courier, relay = said_in(own / COURIER), said_in(own / RELAY)
@@ -83,6 +82,12 @@ class RunState:
         return "" if self.own == usual else f" --own {shlex.quote(str(self.own))}"
 
 
+def known_key(own: Path) -> SiteIdentity | None:
+    """Return the coordinator's key, if it is in the coordinator's own folder."""
+    path = own / COORDINATOR_KEY
+    return SiteIdentity.load(path) if path.is_file() else None
+
+
 def said_in(path: Path) -> dict[str, Any]:
     """Return what a program has said of itself; empty if there was none."""
     found = parse_json(read_text(path, "what a program says"), path.name) if path.is_file() else {}
@@ -97,11 +102,8 @@ def write_run_page(mailbox: Path, own: Path) -> Path:
 
 def rewrite_run_page(mailbox: Path, own: Path) -> None:
     """Write the page of a run that has begun; a page that cannot be written stops nothing."""
-    try:
+    with page_stops_nothing():
         write_run_page(mailbox, own)
-    except Exception as error:  # noqa: BLE001 - the result of the command stands, whatever is wrong with the page
-        said = str(error) if isinstance(error, ConsilienceError) else type(error).__name__
-        Output().say(f"{PAGE} was not written: {said}", style="yellow")
 
 
 def run_page(state: RunState) -> str:
@@ -200,16 +202,16 @@ def _waits(state: RunState) -> Section:
 
 def _wait_row(state: RunState, each: SiteWait) -> tuple[str | Tag, ...]:
     if each.answered:
-        tag = Tag("answered", "yes", _when(each.answered))
+        tag = Tag("answered", "yes", plain_time(each.answered))
     else:
         tag = Tag("awaited", "care", f"for {_since(each.asked, state.time)}")
-    return each.site, str(each.number), _when(each.asked), tag, _when(each.due) or "no limit"
+    return each.site, str(each.number), plain_time(each.asked), tag, plain_time(each.due) or "no limit"
 
 
 def _since(asked: str, now: datetime) -> str:
     """Return in words how long a question has been open."""
     try:
-        seconds = (now - datetime.strptime(asked, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)).total_seconds()
+        seconds = (now - read_time(asked)).total_seconds()
     except ValueError:
         return "an unknown time"
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
@@ -241,7 +243,7 @@ def _programs(state: RunState) -> Section:
             reason = f" {said['reason']}" if said.get("reason") else ""
             css = "no" if reason else "yes"
             blocks.append(
-                Facts(((name, Tag(str(said.get("state")), css, f"{_when(str(said.get('seen')))} UTC.{reason}")),))
+                Facts(((name, Tag(str(said.get("state")), css, f"{plain_time(str(said.get('seen')))} UTC.{reason}")),))
             )
     if not state.courier:
         blocks.append("No courier was here: people or a sync service carry the folder, or 'consilience live post'.")
@@ -250,7 +252,3 @@ def _programs(state: RunState) -> Section:
 
 def _cut(count: int) -> str:
     return f"{MOST_ROWS:,} of {count:,} are listed." if count > MOST_ROWS else ""
-
-
-def _when(time: str) -> str:
-    return time.replace("T", " ").removesuffix("Z")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import getpass
-import sys
-import webbrowser
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -29,6 +27,7 @@ from consilience.cli.mapping_commands import MappingPath, map_export, mapped_tab
 from consilience.cli.notice_commands import retractions_of, withdraw_site
 from consilience.cli.options import (
     WITHOUT_A_PERSON,
+    Approver,
     AsJson,
     MailPath,
     NoInput,
@@ -46,6 +45,7 @@ from consilience.cli.output import (
     folder_of,
     is_confirmed,
     model_of,
+    open_in_browser,
     study_of,
     write,
     write_bytes,
@@ -93,7 +93,7 @@ from consilience.kit.site_noise import draft_steps
 from consilience.kit.site_rounds import table_of_run
 from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study
-from consilience.kit.study_notes import LONGEST, QuestionNote, keep_notes, keep_reading, now
+from consilience.kit.study_notes import LONGEST, QuestionNote, keep_notes, keep_reading
 
 NOTHING_YET = 6
 """Exit status if there is nothing to do until others have answered or asked."""
@@ -105,7 +105,7 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     table: Annotated[Path | None, typer.Option(help="Table of the site; needed for the first answer.")] = None,
     study: Annotated[Path | None, typer.Option(help="Study file; the one in DIR by default.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the answer; DIR by default.")] = None,
-    by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
+    by: Approver = None,
     wave: Annotated[str, typer.Option(help="Wave of the table: an answer to a run of another wave is refused.")] = "",
     numbers: Annotated[bool, typer.Option("--numbers", help="Print every number that would leave.")] = False,
     mapping: MappingPath = None,
@@ -171,8 +171,8 @@ def _waiting(output: Output, letter: QuestionLetter | None, site: str) -> typer.
 
 def _question_note(letter: QuestionLetter, mailbox: Path, entry: int) -> QuestionNote:
     """Return what the local page says of a question."""
-    asked, place = letter.disclosed[:LONGEST], str(mailbox)[:LONGEST]
-    return QuestionNote(time=now(), entry=entry, run=letter.run, number=letter.number, asked=asked, mailbox=place)
+    said = {"run": letter.run, "asked": letter.disclosed[:LONGEST], "mailbox": str(mailbox)[:LONGEST]}
+    return QuestionNote(time=ledger.time_text(), entry=entry, number=letter.number, **said)
 
 
 def _approve(
@@ -191,7 +191,7 @@ def _approve(
         _check_approver(folder, draft, output)
     if not no_input and not is_confirmed("Write this answer?"):
         details = {"study": letter.study, "run": letter.run, "number": letter.number, "declined_by": who}
-        ledger.append(folder.path / LEDGER, "decline", details)
+        folder.record("decline", details)
         raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
     if others:
         with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
@@ -233,12 +233,11 @@ site.command("status")(show_site_status)
 site.command("pause", cls=PagedCommand)(pause_site)
 site.command("resume", cls=PagedCommand)(resume_site)
 
-HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
 
 
 @site.command("init", cls=PagedCommand)
-def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE, quiet: Quiet = False) -> None:
+def init_site(name: SiteName, profile: Profile = "hospital", where: Where = Path(), quiet: Quiet = False) -> None:
     """Make the folder of a site: policy, key, ledger."""
     if profile not in PROFILES:
         raise typer.BadParameter(f"--profile: expected one of {', '.join(PROFILES)}")
@@ -257,7 +256,7 @@ def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE
 @site.command(cls=PagedCommand)
 def key(
     name: SiteName,
-    where: Where = HERE,
+    where: Where = Path(),
     masks: Annotated[bool, typer.Option("--masks", help="Print the key for masked sums, with its signature.")] = False,
     new: Annotated[bool, typer.Option("--new", help="Make another key, in place of one that was lost.")] = False,
     as_json: AsJson = False,
@@ -284,7 +283,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     by: Annotated[str | None, typer.Option(help="Who approves the letter; the user's name if not given.")] = None,
     no_input: NoInput = False,
     overwrite: Overwrite = False,
-    where: Where = HERE,
+    where: Where = Path(),
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -298,6 +297,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     rows = mapped_table(table, wanted, made)
     found = examine_for_study(wanted, rows)
     refusal = policy_refusal(name, where, wanted, rows) if found.fits and wanted.way == "limits" else ""
+    errors = sum(each.is_error for each in found.findings)
     _note_check(where / slug(name), wanted, rows, (study, table), found)
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
     flow = [] if found.flow is None else found.flow.lines
@@ -306,26 +306,15 @@ def check(  # noqa: PLR0917 - typer makes options of them
         if found.fits
         else f"The table of {name} does not fit the study."
     )
-    findings = [
-        {"code": each.code, "column": each.column, "rows": each.rows, "said": each.said, "remedy": each.remedy,
-         "error": each.is_error}
-        for each in found.findings
-    ]  # fmt: skip
-    output.data(
-        {
-            "fits": found.fits,
-            "rows": found.rows,
-            "used": found.used,
-            "flow": flow,
-            "findings": findings,
-            "refusal": refusal,
-        },
-        "\n".join([*lines, *(flow if wanted.cohort else ()), verdict]),
-    )
+    named = ("code", "column", "rows", "said", "remedy")
+    findings = [{name: getattr(each, name) for name in named} | {"error": each.is_error} for each in found.findings]
+    document: dict[str, Any] = {"fits": found.fits, "rows": found.rows, "used": found.used}
+    document |= {"flow": flow, "findings": findings, "refusal": refusal}
+    output.data(document, "\n".join([*lines, *(flow if wanted.cohort else ()), verdict]))
     if share is not None:
         share_letter((name, where), wanted, table, made, share, by, output, no_input=no_input, overwrite=overwrite)
     if not found.fits:
-        raise CommandError(CommandFault.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
+        raise CommandError(CommandFault.MISFIT, f"{errors} findings")
     if refusal:
         raise CommandError(CommandFault.REFUSED, refusal)
 
@@ -359,7 +348,7 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     study: StudyPath,
     table: TablePath,
     mapping: MappingPath = None,
-    where: Where = HERE,
+    where: Where = Path(),
     other_people: Annotated[
         str, typer.Option(help="Why the rows are of other people than earlier ones, if rows cannot be compared.")
     ] = "",
@@ -386,7 +375,7 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
     made = mapping_of(name, where, mapping)
     rows = mapped_table(table, wanted, made, as_text=wanted.is_noisy_file)
-    there = "" if where == HERE else f" --in {where}"
+    there = option_of(where)
     if wanted.is_noisy_file:
         if wave is not None or data_cut is not None:
             raise typer.BadParameter("--wave and --data-cut: a file with noise states neither")
@@ -443,7 +432,7 @@ def _sum_with_noise(
         raise CommandError(CommandFault.REFUSED, f"the policy does not allow a charge {WITHOUT_A_PERSON}")
     Output(quiet=output.quiet and no_input).say("\n".join([WAYS[study.way], *draft.said]))
     if draft.is_new and not no_input and not is_confirmed("Spend this?"):
-        ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})
+        folder.record("decline", {"study": study.identity, "declined_by": who[:200]})
         raise CommandError(CommandFault.DECLINED, "nothing was charged; the ledger has your answer")
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} sums its scores"):
         draft.fit()
@@ -452,7 +441,7 @@ def _sum_with_noise(
 @site.command(cls=PagedCommand)
 def preview(
     name: SiteName,
-    where: Where = HERE,
+    where: Where = Path(),
     numbers: Annotated[bool, typer.Option("--numbers", help="Print every number that would leave.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -463,7 +452,7 @@ def preview(
         release.check_latest(folder, last)
         file = release.fit_file(folder, last)
     with report_as(CommandFault.FOLDER):
-        ledger.append(folder.path / LEDGER, "preview", release.fit_subject(folder, last))
+        folder.record("preview", release.fit_subject(folder, last))
     document = preview_document(last.report, last.entry, file)
     Output(as_json).data(document, text_of(last.report, last.entry, file, numbers=numbers))
 
@@ -478,10 +467,10 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
     notice: Annotated[
         list[Path] | None, typer.Option(help="Signed notice of the coordinator that the file of the entry is gone.")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
+    by: Approver = None,
     no_input: NoInput = False,
     overwrite: Overwrite = False,
-    where: Where = HERE,
+    where: Where = Path(),
     quiet: Quiet = False,
 ) -> None:
     """Show the preview, ask for approval, record it, and write the one file that leaves.
@@ -494,10 +483,8 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED), report_missing_extra():
         last, policy = release.last_fit(folder), Policy.from_text(folder.policy)
         release.check_latest(folder, last)
-        notices, waiting = (
-            retractions_of(folder, last, replaces or [], notice or []),
-            release.still_replaced(folder, last),
-        )
+        notices = retractions_of(folder, last, replaces or [], notice or [])
+        waiting = release.still_replaced(folder, last)
         before = release.earlier_release(folder, last)
         if before is None:
             release.check_still_valid(folder, last)
@@ -550,8 +537,8 @@ def approve_shown(folder: SiteFolder, last: release.LastFit, who: str, output: O
 def approve_file(
     name: SiteName,
     question: Annotated[str, typer.Option(help="Beginning of the hash of a live run's question, instead.")] = "",
-    by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
-    where: Where = HERE,
+    by: Approver = None,
+    where: Where = Path(),
     quiet: Quiet = False,
 ) -> None:
     """Show what would leave, and record that you approve it, where the policy names approvers. Nothing leaves."""
@@ -573,7 +560,7 @@ def annex(
     study: StudyPath,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write, .html or .md.")] = None,
     overwrite: Overwrite = False,
-    where: Where = HERE,
+    where: Where = Path(),
 ) -> None:
     """Write the page that a privacy officer signs: purpose, what leaves and how often, limits, attacks, what is left.
 
@@ -591,7 +578,7 @@ def annex(
 
 
 @site.command(cls=PagedCommand)
-def budget(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+def budget(name: SiteName, where: Where = Path(), as_json: AsJson = False) -> None:
     """Show what answers with noise have spent, on what, what is left, and what left without noise."""
     folder = folder_of(name, where)
     with report_as(CommandFault.FOLDER):
@@ -600,21 +587,19 @@ def budget(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None
 
 
 @site.command("open")
-def open_page(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+def open_page(name: SiteName, where: Where = Path(), as_json: AsJson = False) -> None:
     """Write the site's local page and open it in a browser: what is asked, was read, would leave and has left.
 
     The page is one file in the folder of the site. It has no script, opens no connection, and approves nothing.
     """
     folder = folder_of(name, where)
     with report_as(CommandFault.FOLDER):
-        path = write_page(folder, option_of(where)).resolve()
-    Output(as_json).data({"page": str(path)}, str(path))
-    if sys.stdout.isatty() and not as_json:
-        webbrowser.open(path.as_uri())
+        path = write_page(folder, option_of(where))
+    open_in_browser(path, as_json=as_json)
 
 
 @log.command("show")
-def log_show(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+def log_show(name: SiteName, where: Where = Path(), as_json: AsJson = False) -> None:
     """List the entries of the ledger."""
     entries = folder_of(name, where).entries
     lines = [f"{each.number:>5}  {each.time}  {each.kind:<8} {_details(each)}" for each in entries]
@@ -642,7 +627,7 @@ def _short(value: object) -> str:
 def log_verify(
     name: SiteName,
     files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES...]", help="Files that left the site.")] = None,
-    where: Where = HERE,
+    where: Where = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Check the chain of the ledger, also against the files that left the site."""
@@ -681,7 +666,7 @@ def _release_of(verdict: ledger.LedgerCheck, path: Path) -> str:
 
 
 @log.command("repair", cls=PagedCommand)
-def log_repair(name: SiteName, where: Where = HERE) -> None:
+def log_repair(name: SiteName, where: Where = Path()) -> None:
     """Drop a last line that was not written to its end, as after a crash; nothing else is changed."""
     with report_as(CommandFault.LEDGER):
         found = ledger.repair(where / slug(name) / LEDGER)

@@ -26,6 +26,7 @@ from consilience.kit.forecast import (
 )
 from consilience.kit.policy.policy import Policy
 from consilience.kit.study import UNNAMED, PrivacyTerms, Study
+from consilience.kit.table_one import align_rows
 
 RowsOfSites = Annotated[str, typer.Option("--rows", help="Rows of each site, as far as they are known: 350,600,1000.")]
 StartPath = Annotated[
@@ -110,7 +111,6 @@ def forecast_document(
 ) -> dict[str, Any]:
     """Return a forecast as a JSON object."""
     n, sites = sum(rows), len(rows)
-    pooled = found.pooled(n)
     return {
         "study": study.identity,
         "start": "guess" if found.guessed else "public",
@@ -128,19 +128,23 @@ def forecast_document(
             }
             for epsilon in epsilons
         ],
-        "standard_errors": []
-        if found.guessed
-        else [
-            {
-                **dict(zip(("part", "expert", "response", "term"), key, strict=True)),
-                "without_noise": float(pooled[i]),
-                "with_noise": {f"{epsilon:g}": float(found.errors(n, sites, epsilon)[i]) for epsilon in epsilons},
-            }
-            for i, key in enumerate(found.parameters)
-        ],
+        "standard_errors": [] if found.guessed else _errors(found, n, sites, epsilons),
         "profiles": {name: profile_line(name, study, found.terms) for name in SITE_PROFILES},
         "said": say_outlook(found, rows),
     }
+
+
+def _errors(found: StudyForecast, n: int, sites: int, epsilons: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the standard error of each coefficient, without noise and with each epsilon."""
+    pooled, noisy = found.pooled(n), {f"{each:g}": found.errors(n, sites, each) for each in epsilons}
+    return [
+        {
+            **dict(zip(("part", "expert", "response", "term"), key, strict=True)),
+            "without_noise": float(pooled[i]),
+            "with_noise": {epsilon: float(errors[i]) for epsilon, errors in noisy.items()},
+        }
+        for i, key in enumerate(found.parameters)
+    ]
 
 
 def forecast_text(study: Study, found: StudyForecast, rows: Sequence[int], epsilons: Sequence[float]) -> str:
@@ -175,7 +179,7 @@ def ratio_lines(found: StudyForecast, n: int, sites: int, epsilons: Sequence[flo
         label = f"{epsilon:g} (the study)" if epsilon == found.terms.epsilon else f"{epsilon:g}"
         cells = [f"{found.ratio(n, sites, epsilon, far=far):.2f}" for far in (False, True)[: 1 + several]]
         rows.append([label, *cells])
-    return aligned(rows, 1)
+    return [f"  {line}" for line in align_rows(rows, 1)]
 
 
 def error_lines(found: StudyForecast, n: int, sites: int, epsilons: Sequence[float]) -> list[str]:
@@ -187,20 +191,7 @@ def error_lines(found: StudyForecast, n: int, sites: int, epsilons: Sequence[flo
         named = f"{response}: {term}" if several and response else term
         values = (each[i] for each in (found.pooled(n), *by_epsilon))
         rows.append([part.replace("_", " "), str(expert + 1), named, *(f"{value:.3g}" for value in values)])
-    return aligned(rows, 3)
-
-
-def aligned(rows: Sequence[Sequence[str]], texts: int) -> list[str]:
-    """Return the lines of a table: columns of texts to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if j < texts else cell.rjust(width)
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    return [f"  {line}" for line in align_rows(rows, 3)]
 
 
 def profile_line(name: str, study: Study, privacy: PrivacyTerms) -> str:

@@ -71,13 +71,9 @@ def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path]:
     sent = tuple(sent_file(folder / f"{file.site}.json", file) for file in files)
     names = [f"{name}.json" for name in tables]
     again = commands_again("combine", "study.toml", *names, "-o", "model.json", "--report", "report.html")
-    out, quiet, by_site = folder / "model.json", Output(quiet=True), table_one(study, files)
-    known: dict[str, Any] = {
-        "files": sent,
-        "invited": tuple(tables),
-        "characteristics": characteristics_of(study, by_site),
-    }
-    report_on(orders, study, report, quiet, model=out, commands=again, **known)
+    known: dict[str, Any] = {"files": sent, "invited": tuple(tables), "commands": again}
+    known["characteristics"] = characteristics_of(study, table_one(study, files))
+    report_on(orders, study, report, Output(quiet=True), model=folder / "model.json", **known)
     with output.working("   for comparison, all rows in one table"):
         pooled = simulate_study(study, {"all": pa.concat_tables(tables.values())}).best.model
     return model, pooled_difference(model, pooled), report

@@ -20,6 +20,10 @@ TRANSFORMS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] =
     {"none": np.asarray, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt}
 )
 """The closed list of transforms: a study names one of these and can never name code."""
+INVERSES: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = MappingProxyType(
+    {"none": np.asarray, "log": np.exp, "log1p": np.expm1, "sqrt": lambda roots: np.square(np.maximum(roots, 0.0))}
+)
+"""What undoes each transform; a number below 0 is no square root, and stands for 0."""
 SMALLEST_SCALE = 1e-30
 """Smallest scale of a column: the square of a value divided by a smaller one can overflow."""
 LOWEST: Mapping[str, float] = MappingProxyType({"none": -np.inf, "log": 0.0, "log1p": -1.0, "sqrt": 0.0})
@@ -108,6 +112,10 @@ class Rule:
         """Return the covariate of values in the range; missing ones are filled, or stay NaN."""
         filled = values if self.fill is None else np.where(np.isnan(values), self.fill, values)
         return (TRANSFORMS[self.transform](filled) - self.centre) / self.scale
+
+    def original(self, covariates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values that have these covariates: the inverse of :meth:`values`."""
+        return np.asarray(INVERSES[self.transform](self.centre + self.scale * covariates))
 
     @property
     def range_text(self) -> str:

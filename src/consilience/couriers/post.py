@@ -126,12 +126,15 @@ class Post:
         except InvalidInputError as error:
             return False, str(error)
         if not goal.exists():
-            return _put(goal, data), ""
+            _put(goal, data)
+            return True, ""
         if _holds(goal, data):
             return False, ""
         if not is_open:
             return False, OTHER
-        return not _holds(beside, data) and _put(beside, data), f"{OTHER}, and lies beside it: {beside.name}"
+        if is_new := not _holds(beside, data):
+            _put(beside, data)
+        return is_new, f"{OTHER}, and lies beside it: {beside.name}"
 
 
 def _files_in(folder: Path) -> dict[str, tuple[int, int]]:
@@ -165,12 +168,11 @@ def _misfit(name: str, site: str, latest: int) -> str:
     return "" if 1 <= int(match[1]) <= latest else "it answers a question that was not asked"
 
 
-def _put(path: Path, data: bytes) -> bool:
+def _put(path: Path, data: bytes) -> None:
     try:
         replace_file(path, data)
     except OSError as error:
         raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
-    return True
 
 
 def _holds(path: Path, data: bytes) -> bool:

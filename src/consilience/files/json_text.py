@@ -138,6 +138,15 @@ def replace_file(path: str | Path, data: bytes, mode: int = 0o666) -> None:
         raise
 
 
+def count_numbers(value: Any) -> int:
+    """Count the numbers in a JSON value."""
+    if isinstance(value, Mapping):
+        return sum(map(count_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(count_numbers, value))
+    return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+
 # ---------------------------------------------------------------- canonical
 
 DEEPEST = 64

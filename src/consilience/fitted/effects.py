@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor, log10
 
 import numpy as np
 
@@ -60,6 +61,22 @@ class Effect:
     def supported(self) -> bool:
         """Whether the interval excludes no effect."""
         return self.known and (self.lower > 0 or self.upper < 0)
+
+
+def supported_decimals(lower: float, upper: float) -> int:
+    """Return with how many decimals an estimate is said: those of two significant digits of its interval's width.
+
+    An end is not said to be 0 for that: there is one decimal more where it would.
+
+    Examples
+    --------
+    >>> supported_decimals(0.0102, 0.031), supported_decimals(20.1, 226.0), supported_decimals(0.004, 0.35)
+    (3, -1, 3)
+    """
+    if not upper > lower:
+        return 15
+    decimals = 1 - floor(log10(upper - lower))
+    return decimals + any(round(end, decimals) == 0 for end in (lower, upper))
 
 
 def gate_effects(estimator: FittedMixture, k: int, level: float) -> list[Effect]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from math import floor, log10
 
 import numpy as np
 
@@ -262,9 +263,12 @@ def _unique(found: Sequence[effects.Effect]) -> list[str]:
 
 
 def _with_interval(value: float, lower: float, upper: float) -> str:
-    """State a value with its interval."""
-    known = np.isfinite(lower) and np.isfinite(upper)
-    return f"{_number(value)} ({f'{_number(lower)} to {_number(upper)}' if known else 'no interval'})"
+    """State a value with its interval, as finely as the interval supports."""
+    if not (np.isfinite(lower) and np.isfinite(upper)):
+        return f"{_number(value)} (no interval)"
+    decimals = effects.supported_decimals(lower, upper)
+    said, low, high = (_number(each, decimals) for each in (value, lower, upper))
+    return f"{said} ({low} to {high})"
 
 
 def _ratio(effect: effects.Effect) -> str:
@@ -281,10 +285,10 @@ def _name_some(names: Sequence[str], most: int = NAMED) -> str:
     return join_words(names)
 
 
-def _number(value: float) -> str:
-    """Format with three significant digits, without an exponent for numbers of everyday size."""
+def _number(value: float, decimals: int = 15) -> str:
+    """Format with three significant digits or so many decimals, without an exponent for numbers of everyday size."""
     if not np.isfinite(value):
         return "—"
-    if 1000 <= abs(value) < 1e7:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    most = 0 if 1000 <= abs(value) < 1e7 else 2 - floor(log10(abs(value) or 1.0))
+    rounded = round(float(value), min(decimals, most)) + 0.0
+    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e7 else f"{rounded:.3g}"

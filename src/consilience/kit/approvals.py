@@ -14,7 +14,7 @@ from typing import Any
 
 from consilience.errors import RefusedError
 from consilience.kit import ledger
-from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.policy import ApprovalRules
 
 
@@ -89,17 +89,17 @@ def approve(
         If this account may not approve it.
     """
     entries, account = folder.entries, own_account()
-    approved = counted(rules, approved_in(entries, subject))
+    approved = counted_in(entries, rules, subject)
     if reason := refused_approver(rules, account, prepared_by, approved):
         raise RefusedError(reason)
     details = {**subject, "approved_by": approved_by[:200], "account": account}
-    ledger.append(folder.path / LEDGER, "approval", details, head=ledger.head_of(entries))
+    folder.record("approval", details, head=ledger.head_of(entries))
     return max(rules.approvals - len(approved) - 1, 0)
 
 
 def check_approved(folder: SiteFolder, rules: ApprovalRules, subject: Mapping[str, Any]) -> list[str]:
     """Return the accounts that have approved a subject; raise an error if the policy asks for more of them."""
-    approved = counted(rules, approved_in(folder.entries, subject))
+    approved = counted_in(folder.entries, rules, subject)
     if rules.apply and len(approved) < rules.approvals:
         raise RefusedError(
             f"the policy asks for {rules.approvals} approvals by {' or '.join(rules.approvers) or 'other accounts'}, "
@@ -108,6 +108,6 @@ def check_approved(folder: SiteFolder, rules: ApprovalRules, subject: Mapping[st
     return approved if rules.apply else []
 
 
-def counted(rules: ApprovalRules, approved: Iterable[str]) -> list[str]:
-    """Return the accounts whose approval counts under the policy as it is now."""
-    return [each for each in approved if not rules.approvers or each in rules.approvers]
+def counted_in(entries: Iterable[ledger.Entry], rules: ApprovalRules, subject: Mapping[str, Any]) -> list[str]:
+    """Return the accounts that have approved a subject, and whose approval counts under the policy as it is now."""
+    return [each for each in approved_in(entries, subject) if not rules.approvers or each in rules.approvers]

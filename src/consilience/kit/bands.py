@@ -21,7 +21,6 @@ from consilience.columns.arrow import TEXT, codes_of
 from consilience.columns.dictionary import LOWEST, TRANSFORMS
 from consilience.data.file_columns import numbers_in
 from consilience.kit.row_tags import missing_in
-from consilience.kit.table_one import INVERSE
 from consilience.numerics.arrays import Array
 
 NEAR = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
@@ -81,7 +80,7 @@ def band_labels(column: Column) -> tuple[str, ...]:
     if column.is_category:
         return (*map(str, column.levels), "another value", "no value")
     rule = column.rule
-    ends = [f"{each:.4g}" for each in INVERSE[rule.transform](rule.centre + rule.scale * edges_of(column))]
+    ends = [f"{each:.4g}" for each in rule.original(edges_of(column))]
     between = [f"{low} to {high}" for low, high in pairwise(ends)]
     return (f"below {ends[0]}", *between, f"{ends[-1]} or more", "not a number", "no value")
 

@@ -392,13 +392,17 @@ def _size_findings(rows: int, used: int, wanted: Wanted) -> Iterator[Finding]:
         yield Finding("TOO_MANY_ROWS", "", used, said, "Ask the coordinator: is it the right table?")
 
 
+COPIES = "NEAR_COPIES"
+"""Code of a finding on near copies among the rows."""
+
+
 def _copy_findings(table: pa.Table, wanted: Wanted) -> Iterator[Finding]:
     numbers = [column.name for column in wanted.columns if not column.is_category]
     values = [whole_column(table, name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in numbers]
     found = count_near_copies(np.column_stack(values)) if values else 0
     if said := say_near_copies(found, table.num_rows):
         remedy = "Is the table joined twice, or does a person stand in it several times? Then export it again"
-        yield Finding("NEAR_COPIES", "", found, said, remedy, is_error=False)
+        yield Finding(COPIES, "", found, said, remedy, is_error=False)
 
 
 # ---------------------------------------------------------------- used rows

@@ -9,6 +9,7 @@ import hashlib
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -213,6 +214,10 @@ class SiteFolder:
         except UnicodeDecodeError as error:
             raise InvalidInputError(f"{POLICY} is not text in UTF-8: save it as UTF-8") from error
 
+    def record(self, kind: str, details: Mapping[str, Any], *, head: str | None = None) -> ledger.Entry:
+        """Add an entry to the ledger, as :func:`consilience.kit.ledger.append` does, and return it."""
+        return ledger.append(self.path / LEDGER, kind, details, head=head)
+
     @property
     def public_key(self) -> str | None:
         """Public key that the ledger names last; None if the site has no key and its files are unsigned."""
@@ -237,7 +242,7 @@ class SiteFolder:
         if not (self.path / KEY).is_file():
             SiteIdentity.new().store(self.path / KEY)
         identity = SiteIdentity.load(self.path / KEY)
-        ledger.append(self.path / LEDGER, "key", {"key": identity.public_key})
+        self.record("key", {"key": identity.public_key})
         return identity.public_key
 
 

@@ -325,10 +325,9 @@ def doubts_beforehand(study: Study, start: Mixture | None, sites: int, rows: Seq
 # ---------------------------------------------------------------- budgets of the profiles
 
 
-def runs_allowed(rules: PrivacyRules, privacy: PrivacyTerms, spent: Fraction = Fraction(0)) -> int:
-    """Return how many runs of a study a budget allows after what was spent."""
-    left = rho_of(rules.max_epsilon_ever, rules.max_delta) - spent
-    return max(int(left / rho_of(privacy.epsilon, privacy.delta)), 0)
+def runs_allowed(rules: PrivacyRules, privacy: PrivacyTerms) -> int:
+    """Return how many runs of a study a budget allows of which nothing was spent."""
+    return int(rho_of(rules.max_epsilon_ever, rules.max_delta) / rho_of(privacy.epsilon, privacy.delta))
 
 
 def profile_refusals(study: Study) -> dict[str, str]:

@@ -46,6 +46,16 @@ _FIELDS = {"version", "number", "time", "kind", "details", "previous", "hash"}
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
+def time_text(moment: datetime | None = None) -> str:
+    """Return a time in UTC as entries state it; that of now by default."""
+    return (datetime.now(UTC) if moment is None else moment.astimezone(UTC)).strftime(_TIME)
+
+
+def read_time(text: str) -> datetime:
+    """Return the time that :func:`time_text` has written; raise a ``ValueError`` for another text."""
+    return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+
+
 @dataclass(frozen=True)
 class Entry:
     """One entry of a ledger.
@@ -79,13 +89,12 @@ def head_of(entries: Sequence[Entry]) -> str:
 
 def line_of(kind: str, details: Mapping[str, Any], before: Sequence[Entry], now: datetime | None = None) -> bytes:
     """Return the line of a new entry after others, without its line break."""
-    moment = datetime.now(UTC) if now is None else now
-    if moment.tzinfo is None:
+    if now is not None and now.tzinfo is None:
         raise InvalidInputError("the time of an entry needs its zone: datetime.now(UTC)")
     fields = {
         "version": VERSION,
         "number": len(before) + 1,
-        "time": moment.astimezone(UTC).strftime(_TIME),
+        "time": time_text(now),
         "kind": kind,
         "details": dict(details),
         "previous": head_of(before),
@@ -129,7 +138,7 @@ def _check_fields(found: Any) -> None:
     if not isinstance(found["details"], dict):
         raise InvalidInputError("the details of the entry are not an object")
     try:
-        datetime.strptime(found["time"], _TIME).replace(tzinfo=UTC)
+        read_time(found["time"])
     except ValueError as error:
         raise InvalidInputError("the time of the entry is not of the form 2026-01-31T12:00:00Z") from error
 

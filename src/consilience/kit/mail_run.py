@@ -205,10 +205,9 @@ def draft_answer(
     if reply is not None:
         kept = stored_file(folder, letter.run, letter.number, letter.hash)
         return Draft(letter, study.way, reply, kept or answer_file(folder, letter, run.box, reply))
-    table_path = "" if source is None else str(source.resolve())
-    read_by = "" if mapping is None else mapping.identity
+    path, read_by = "" if source is None else str(source.resolve()), "" if mapping is None else mapping.identity
     asks = letter.disclosed[:LONGEST_REASON]
-    part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by, asks)
+    part = RunPart(letter.run, letter.number, letter.hash, path, approved_by, read_by, asks)
     first = not entries_of(folder, letter.run)
     of_wave = [f"This run is of wave {run.wave}: answer it with the table of that wave."] * bool(run.wave)
     said = (*(beginning_lines(folder, run) if first else ()), *of_wave, *mapped_by(mapping)[1:])
@@ -219,14 +218,15 @@ def draft_answer(
         worth = (worth_line(study, run, private.rows),) if first else ()
         told = (*said, *private.told, *masked_line(run, masks), _cost_of(folder, study, letter), *worth)
         answer = partial(private.answered, letter.question, partial(answer_file, folder, letter, run.box))
-        return Draft(letter, study.way, None, None, answer, told, table=table_path)
+        return Draft(letter, study.way, None, None, answer, told, table=path)
     site = open_contract(folder, study, table, part)
     said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
     found = site.considered(letter.question)
     shown = drafted_file(folder, letter.run, letter.number, letter.hash, found.reply)
     file = shown or answer_file(folder, letter, run.box, found.reply)
-    answer = partial(site.accept, found, lambda _: file)
-    return Draft(letter, study.way, found.reply, file, answer, said, found.reason, table_path)
+    return Draft(
+        letter, study.way, found.reply, file, partial(site.accept, found, lambda _: file), said, found.reason, path
+    )
 
 
 def beginning_lines(folder: SiteFolder, run: RunFile) -> tuple[str, ...]:
@@ -410,14 +410,14 @@ def prepare_answer(folder: SiteFolder, draft: Draft) -> tuple[bool, str]:
     rules, entries = Policy.from_text(folder.policy).approval, folder.entries
     begins = not any(entry.kind == "draft" and entry.details.get("run") == draft.letter.run for entry in entries)
     prepared_by = keep_prepared(folder, draft.subject, draft.table, draft.reply, draft.file)
-    approved = approvals.counted(rules, approvals.approved_in(entries, draft.subject))
+    approved = approvals.counted_in(entries, rules, draft.subject)
     return begins, approvals.refused_approver(rules, approvals.own_account(), prepared_by, approved)
 
 
 def is_approved_answer(folder: SiteFolder, draft: Draft) -> bool:
     """Whether as many have approved an answer as the policy says."""
     rules = Policy.from_text(folder.policy).approval
-    return len(approvals.counted(rules, approvals.approved_in(folder.entries, draft.subject))) >= rules.approvals
+    return len(approvals.counted_in(folder.entries, rules, draft.subject)) >= rules.approvals
 
 
 def start_of(run: RunFile) -> Mixture | None:

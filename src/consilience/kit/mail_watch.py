@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from consilience.kit.folder import SiteIdentity
+from consilience.kit.ledger import time_text
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder
 from consilience.kit.roster import check_signature
@@ -76,7 +76,7 @@ def watch_run(mail: MailFolder, run: RunFile, identity: SiteIdentity | None = No
         if reason := _fault(sent, run, identity):
             refused[path.name] = reason
         else:
-            answered[sent.site] = _time_of(path)
+            answered[sent.site] = time_text(datetime.fromtimestamp(path.stat().st_mtime, UTC))
     waits = (_wait_of(site, question, answered.get(site, "")) for site, question in asked.items())
     return MailWatch(tuple(waits), refused)
 
@@ -99,7 +99,3 @@ def _fault(sent: AnyAnswer, run: RunFile, identity: SiteIdentity | None) -> str:
         return letter
     signature = check_signature(letter, run.roster)
     return signature.said if signature.status == "refused" else ""
-
-
-def _time_of(path: Path) -> str:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -19,6 +19,7 @@ from pathlib import Path
 from consilience.errors import AwaitedError, EngineError, InvalidInputError
 from consilience.files.json_text import bytes_hash, parse_json, read_text, write_json
 from consilience.kit.folder import SiteIdentity
+from consilience.kit.ledger import read_time, time_text
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile, as_head, as_place
 from consilience.kit.mail_folder import MailFolder, question_name, write_whole
 from consilience.kit.release import COVERS
@@ -34,7 +35,6 @@ POLL = 2.0
 SECRET, COPIES, HEADS, SITES = "coordinator.key", "questions", "heads.json", "sites.json"
 Seen = tuple[tuple[int, str], tuple[str, int]]
 """The entry of a ledger that the last answer of a site states, and run and round of this answer."""
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def begin_folder(folder: Path, own: Path, run: RunFile, identity: SiteIdentity | None = None) -> RunFile:
@@ -357,15 +357,15 @@ def read_heads(path: Path) -> dict[str, tuple[str, Seen]]:
 
 def _times(letter: QuestionLetter, due: datetime | None) -> dict[str, str]:
     """Return the envelope of a question: when it was written, and until when answers are taken."""
-    written = letter.envelope.get("written", datetime.now(UTC).strftime(_TIME))
-    return {"written": str(written), **({} if due is None else {"due": due.astimezone(UTC).strftime(_TIME)})}
+    written = letter.envelope.get("written", time_text())
+    return {"written": str(written), **({} if due is None else {"due": time_text(due)})}
 
 
 def due_of(letter: QuestionLetter) -> datetime | None:
     """Return until when answers to a question are taken; None if there is no limit."""
     stated = letter.envelope.get("due")
     try:
-        return None if stated is None else datetime.strptime(str(stated), _TIME).replace(tzinfo=UTC)
+        return None if stated is None else read_time(str(stated))
     except ValueError as error:
         raise InvalidInputError("the time until which answers are taken is not a time") from error
 

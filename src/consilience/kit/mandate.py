@@ -18,9 +18,8 @@ from pydantic import Field, model_validator
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.documents import Finite
 from consilience.files.json_text import content_hash, replace_file
-from consilience.kit import ledger
 from consilience.kit.approvals import approve, approved_in, check_approved, own_account
-from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import QuestionLetter, RunFile
 from consilience.kit.policy.policy import Policy
 from consilience.kit.roster import HASH, KEY_BYTES, decode_key
@@ -125,18 +124,18 @@ def keep_draft(folder: SiteFolder, mandate: Mandate) -> Path:
     """Write a mandate into the folder of a site, and record who drafted it; it does not count before it is signed."""
     path = folder.path / FILE
     replace_file(path, mandate.to_text().encode())
-    ledger.append(folder.path / LEDGER, "draft", {"mandate": mandate.identity, "account": own_account()})
+    folder.record("draft", {"mandate": mandate.identity, "account": own_account()})
     return path
 
 
 def sign_mandate(folder: SiteFolder, mandate: Mandate, signed_by: str) -> int:
     """Record that people sign a mandate, and return how many more must, by the policy of the site."""
-    rules, subject = Policy.from_text(folder.policy).approval, {"mandate": mandate.identity}
-    if rules.apply:
-        return approve(folder, rules, subject, _drafted_by(folder), signed_by)
-    details = {**subject, "approved_by": signed_by[:200], "account": own_account()}
-    ledger.append(folder.path / LEDGER, "approval", details)
-    return 0
+    return _approve(folder, {"mandate": mandate.identity}, signed_by)
+
+
+def approve_question(folder: SiteFolder, question: str, approved_by: str) -> int:
+    """Record that people approve the answer to a question, by its hash; return how many more must."""
+    return _approve(folder, {"question": question}, approved_by)
 
 
 def _drafted_by(folder: SiteFolder) -> str | None:
@@ -145,13 +144,13 @@ def _drafted_by(folder: SiteFolder) -> str | None:
     return str(drafts[-1].details["account"]) if drafts else None
 
 
-def approve_question(folder: SiteFolder, question: str, approved_by: str) -> int:
-    """Record that people approve the answer to a question, by its hash; return how many more must."""
-    rules, subject = Policy.from_text(folder.policy).approval, {"question": question}
+def _approve(folder: SiteFolder, subject: dict[str, str], approved_by: str) -> int:
+    """Record an approval by the policy: whoever drafted the mandate may not give it, if the policy names approvers."""
+    rules = Policy.from_text(folder.policy).approval
     if rules.apply:
         return approve(folder, rules, subject, _drafted_by(folder), approved_by)
     details = {**subject, "approved_by": approved_by[:200], "account": own_account()}
-    ledger.append(folder.path / LEDGER, "approval", details)
+    folder.record("approval", details)
     return 0
 
 
@@ -179,12 +178,11 @@ def check_mandate(folder: SiteFolder, mandate: Mandate, study: Study, run: RunFi
         raise RefusedError(f"the mandate does not list {', '.join(other)} among its questions: {PEOPLE}")
     if answered_in(folder, mandate.study) >= mandate.rounds:
         raise RefusedError(f"the {mandate.rounds} rounds of the mandate are spent: {PEOPLE}")
-    if study.privacy is not None:
-        _check_epsilon(folder, mandate, study)
+    _check_epsilon(folder, mandate, study)
 
 
 def _check_epsilon(folder: SiteFolder, mandate: Mandate, study: Study) -> None:
-    """Raise an error if one more part of the budget of a study passes that of the mandate."""
+    """Raise an error if one more part of a study's budget passes that of the mandate; without noise none does."""
     budget = method_of(study).budget
     if budget is None or study.privacy is None:
         return

@@ -17,12 +17,11 @@ from consilience.files.json_text import content_hash
 from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import RunFile
 from consilience.kit.roster import KEY_BYTES, SIGNATURE_BYTES, decode_key, encode_key, verify_signature
+from consilience.kit.sealed_answers import MARK
 from consilience.site.masks import Masks
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-MARK = "x25519:"
 
 
 def private_mask_key(identity: SiteIdentity) -> X25519PrivateKey:

@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Self
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.json_text import parse_json
 from consilience.files.site_file import SiteFile
-from consilience.kit import ledger
-from consilience.kit.folder import LEDGER, SiteFolder, SiteIdentity
+from consilience.kit.folder import SiteFolder, SiteIdentity
 from consilience.kit.letters import SealedText, as_hash, as_mapping, as_name, format_of
 from consilience.kit.policy.policy import Policy
-from consilience.kit.release import COVERS, envelope_of
+from consilience.kit.release import coordinator_envelope, envelope_of
 from consilience.kit.roster import signed_hash, verify_signature
 
 MOST_FILES = 100
@@ -30,6 +29,11 @@ LONGEST_REASON = 1_000
 def _today() -> str:
     """Return the day in UTC, ``YYYY-MM-DD``."""
     return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+def _as_day(value: Any) -> str:
+    """Return a day, ``YYYY-MM-DD``; raise an error for anything else."""
+    return f"{datetime.strptime(value, '%Y-%m-%d').replace(tzinfo=UTC):%Y-%m-%d}"
 
 
 def is_notice(text: str) -> bool:
@@ -86,9 +90,8 @@ class Withdrawal(SealedText):
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
         if set(content) != {"site", "study", "day", "reason", "said"}:
             raise ValueError
-        day = f"{datetime.strptime(content['day'], '%Y-%m-%d').replace(tzinfo=UTC):%Y-%m-%d}"
         site, study, reason = as_name(content["site"]), as_hash(content["study"]), as_name(content["reason"])
-        return cls(site, study, day, reason, envelope=as_mapping(envelope))
+        return cls(site, study, _as_day(content["day"]), reason, envelope=as_mapping(envelope))
 
 
 def write_withdrawal(folder: SiteFolder, study: str, reason: str) -> Withdrawal:
@@ -106,7 +109,7 @@ def keep_withdrawal(folder: SiteFolder, notice: Withdrawal, decided_by: str) -> 
             return str(entry.details["notice"]).encode()
     text = notice.to_text()
     details = {"study": notice.study, "reason": notice.reason, "decided_by": decided_by[:200], "notice": text}
-    ledger.append(folder.path / LEDGER, "withdrawal", details)
+    folder.record("withdrawal", details)
     return text.encode()
 
 
@@ -139,9 +142,8 @@ class Retraction(SealedText):
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
         if set(content) != {"files", "day", "said"} or not 1 <= len(content["files"]) <= MOST_FILES:
             raise ValueError
-        day = f"{datetime.strptime(content['day'], '%Y-%m-%d').replace(tzinfo=UTC):%Y-%m-%d}"
         files = tuple((as_name(each["site"]), as_hash(each["hash"])) for each in content["files"])
-        return cls(files, day, envelope=as_mapping(envelope))
+        return cls(files, _as_day(content["day"]), envelope=as_mapping(envelope))
 
     def check_signed(self, public_key: str) -> None:
         """Raise an error unless the notice was signed with the private key of a public key.
@@ -165,8 +167,7 @@ def write_retraction(files: Sequence[SiteFile], identity: SiteIdentity) -> Retra
     if not 1 <= len(files) <= MOST_FILES:
         raise InvalidInputError(f"a notice names between 1 and {MOST_FILES} files")
     found = Retraction(tuple((file.site, file.hash) for file in files), _today())
-    said = {"time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "covers": COVERS}
-    return replace(found, envelope={**said, "signature": identity.sign(signed_hash(found.hash, said))})
+    return replace(found, envelope=coordinator_envelope(identity, found.hash))
 
 
 def coordinator_key(path: Path) -> SiteIdentity:
@@ -209,7 +210,7 @@ def record_retractions(folder: SiteFolder, numbers: Sequence[int], notices: Sequ
         If a notice is not signed with the key that the policy names, or if none names the file of an entry.
     """
     for number, notice in check_notices(folder, numbers, notices).items():
-        ledger.append(folder.path / LEDGER, "retraction", {"replaces": [number], "notice": notice.to_text()})
+        folder.record("retraction", {"replaces": [number], "notice": notice.to_text()})
 
 
 def check_notices(folder: SiteFolder, numbers: Sequence[int], notices: Sequence[Retraction]) -> dict[int, Retraction]:

@@ -81,9 +81,8 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
         if table.column_names.count(name) != 1:
             raise InvalidInputError(f"the table has no column {name!r}, or several: export it once, by this name")
     outside = ~in_cohort(table, criteria)
-    dropped, unfit = np.zeros(table.num_rows, dtype=bool), np.zeros(table.num_rows, dtype=bool)
-    counts: dict[str, int] = {}
-    read: dict[str, Array] = {}
+    dropped, unfit = np.zeros((2, table.num_rows), dtype=bool)
+    counts, read = dict[str, int](), dict[str, Array]()
     for column in (*covariates, response):
         classes = study.classes if column is response else None
         values, missing, wrong = read_cells(whole_column(table, column.name), column, classes)
@@ -102,9 +101,8 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
     further = kept & ~first_rows(table, study.persons, kept)
     kept &= ~further
     inside = np.ascontiguousarray(found[:, kept])
-    rows = Rows(inside[:-1].T, inside[-1:].T)
     sizes = (int(np.sum(each)) for each in (unfit & kept, dropped, outside, further))
-    return PrivateRows(rows, counts, *sizes)
+    return PrivateRows(Rows(inside[:-1].T, inside[-1:].T), counts, *sizes)
 
 
 def first_rows(table: pa.Table, persons: PersonUnit | None, kept: Mask) -> Mask:

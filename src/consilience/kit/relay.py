@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,7 @@ from consilience.kit.mail_run import check_signed, open_question, read_mail
 from consilience.kit.mailbox import Mailbox, begin_folder
 from consilience.kit.policy.policy import RunRules
 from consilience.kit.private_files import slug
-from consilience.kit.release import COVERS
-from consilience.kit.roster import signed_hash
+from consilience.kit.release import coordinator_envelope
 from consilience.kit.sealed_answers import seal_answer
 from consilience.kit.serving import AGAIN, ANSWERED, FINISHED, LINK, NO_RUN, REFUSED, WAITS, State
 from consilience.kit.study import Study
@@ -185,9 +183,7 @@ class Relay:
     def _sealed(self, run: RunFile, letter: QuestionLetter, answer: bytes) -> str:
         """Return the text of the region's answer, signed and sealed as a site's is."""
         found = AnswerLetter(letter.run, letter.study, letter.number, self.name, letter.hash, answer)
-        said = {"time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "covers": COVERS}
-        signature = self.identity.sign(signed_hash(found.hash, said))
-        signed = replace(found, envelope={**said, "signature": signature})
+        signed = replace(found, envelope=coordinator_envelope(self.identity, found.hash))
         return (seal_answer(signed, run.box) if run.box else signed).to_text()
 
 

@@ -1,6 +1,6 @@
 """From a fit to a release: what is kept until a person approves it, whether it may still leave, and what left.
 
-What left a site, in its folder: the bytes of each release and the tags of the rows that it used.
+The folder of the site keeps the bytes of each release, and the tags of the rows that it used.
 
 Files are written before the entry of the ledger that names them, and carry their hash as a name: after a crash in
 between there is a file that no entry names, and nothing else.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
 from functools import partial
 from math import inf, isfinite
 from pathlib import Path
@@ -24,7 +23,7 @@ from consilience.files.site_file import SiteFile
 from consilience.kit import approvals, ledger
 from consilience.kit.differencing import Decision, Earlier, decide
 from consilience.kit.examination import UsedRows
-from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.folder import LEDGER, SiteFolder, SiteIdentity
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import MembershipTest, membership_test
 from consilience.kit.policy.rules import Check
@@ -35,8 +34,6 @@ from consilience.kit.spending import NOISE
 
 FORMAT = "consilience fit report"
 VERSION = 1
-
-
 COVERS = "content and envelope"
 """What an envelope says that its signature covers."""
 STATED = "stated:"
@@ -124,14 +121,8 @@ def _check_document(check: Check) -> dict[str, Any]:
 
 
 def _check_of(document: Mapping[str, Any]) -> Check:
-    observed = document["observed"]
-    found: Check = _part(Check, {**document, "observed": inf if observed is None else observed})
-    return found
-
-
-def _part(kind: type[Any], stated: Mapping[str, Any]) -> Any:
-    """Return a value from its fields; unknown ones are an error."""
-    return kind(**{field.name: stated[field.name] for field in fields(kind)})
+    stated = {each.name: document[each.name] for each in fields(Check)}
+    return Check(**{**stated, "observed": inf if stated["observed"] is None else stated["observed"]})
 
 
 # ---------------------------------------------------------------- sealing
@@ -156,12 +147,18 @@ def envelope_of(folder: SiteFolder, content_hash: str, at: ledger.Entry | None =
     last, identity = at or folder.entries[-1], folder.identity
     kit = __version__ if at is None else str(at.details.get(ledger.KIT, ""))
     said = {
-        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at is None else at.time,
+        "time": ledger.time_text() if at is None else at.time,
         "ledger": {"entry": last.number, "hash": last.hash},
         "covers": COVERS,
         **({ledger.KIT: kit} if kit else {}),
     }
     return {**said, "signature": None if identity is None else identity.sign(signed_hash(content_hash, said))}
+
+
+def coordinator_envelope(identity: SiteIdentity, content_hash: str) -> dict[str, Any]:
+    """Return the envelope of a content of a coordinator, who has no ledger: time, and a signature of all."""
+    said = {"time": ledger.time_text(), "covers": COVERS}
+    return {**said, "signature": identity.sign(signed_hash(content_hash, said))}
 
 
 def verify_ledger(folder: SiteFolder, files: Iterable[AnySiteFile] = ()) -> ledger.LedgerCheck:
@@ -198,13 +195,13 @@ MOST_BYTES = 2**28
 """Maximum size of a release."""
 
 
-def earlier_of(folder: SiteFolder) -> list[Earlier]:
+def earlier_of(folder: SiteFolder, replaced: Iterable[int] = ()) -> list[Earlier]:
     """Return all releases and runs without noise that the ledger of a site names, of any study.
 
-    Releases that the coordinator has retracted are left out.
+    Releases that the coordinator has retracted, and those of the entries ``replaced``, are left out.
     """
     found, entries = [], folder.entries
-    gone = retracted_in(entries)
+    gone = retracted_in(entries) | set(replaced)
     for entry in entries:
         if entry.kind in ("release", "run") and entry.details.get("way") != NOISE and entry.number not in gone:
             details = entry.details
@@ -224,12 +221,9 @@ def earlier_of(folder: SiteFolder) -> list[Earlier]:
 
 def crowds_of(folder: SiteFolder) -> list[RowTags]:
     """Return the crowds that releases of a site left out together with people who withdrew: they stay out."""
-    named = dict.fromkeys(str(entry.details["crowd"]) for entry in folder.entries if _has_crowd(entry))
+    releases = (entry.details for entry in folder.entries if entry.kind == "release")
+    named = dict.fromkeys(str(details["crowd"]) for details in releases if "crowd" in details)
     return [read_tags(folder, each) for each in named]
-
-
-def _has_crowd(entry: ledger.Entry) -> bool:
-    return entry.kind == "release" and "crowd" in entry.details
 
 
 def decide_for_site(
@@ -246,8 +240,7 @@ def decide_for_site(
     ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.differencing.decide`;
     ``replaces`` are entries of releases that count as gone.
     """
-    earlier = [each for each in earlier_of(folder) if each.entry not in replaces]
-    return decide(study, used, earlier, min_rows, other_people=other_people)
+    return decide(study, used, earlier_of(folder, replaces), min_rows, other_people=other_people)
 
 
 def retracted_in(entries: Iterable[ledger.Entry]) -> set[int]:
@@ -307,7 +300,7 @@ def record_release(
     }
     if data is not None:
         found |= {"file": keep_bytes(folder.path / "releases", data), "bytes": len(data)}
-    return ledger.append(folder.path / LEDGER, kind, found, head=head)
+    return folder.record(kind, found, head=head)
 
 
 def release_entry(folder: SiteFolder, study: str, tags: str) -> ledger.Entry | None:
@@ -349,7 +342,7 @@ def write_again(folder: SiteFolder, earlier: ledger.Entry) -> tuple[bytes, ledge
     details = {"study": earlier.details["study"], "release": earlier.number, "key": key}
     details |= {"file": keep_bytes(folder.path / "releases", data), "bytes": len(data)}
     details |= {"account": approvals.own_account(), "approved_by": earlier.details.get("approved_by", "")}
-    return data, ledger.append(folder.path / LEDGER, "signature", details, head=entries[-1].hash)
+    return data, folder.record("signature", details, head=entries[-1].hash)
 
 
 def keep_tags(folder: SiteFolder, tags: RowTags) -> str:
@@ -415,16 +408,7 @@ class LastFit:
 
 def keep_noisy_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledger.Entry:
     """Store noisy sums in the site's folder and record them; they are what :func:`release_fit` releases."""
-    details = {
-        "study": report.file.study,
-        "rows": tags.n,
-        "tags": keep_tags(folder, tags),
-        "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
-        "way": NOISE,
-        **({"mapping": report.mapped[0]} if report.mapped else {}),
-        "fitted_by": approvals.own_account(),
-    }
-    return ledger.append(folder.path / LEDGER, "fit", details)
+    return _record_fit(folder, report, tags, {"way": NOISE})
 
 
 def keep_fit(
@@ -447,20 +431,28 @@ def keep_fit(
         Entries of releases in whose place this one is to stand.
     """
     people = used.people_tags
-    details = {
-        "study": report.file.study,
-        "rows": used.n,
-        "tags": keep_tags(folder, used.tags),
+    more = {
         **({} if people is None else {"people": keep_tags(folder, people)}),
         **({} if crowd is None else {"crowd": keep_tags(folder, crowd)}),
         **({"replaces": list(replaces)} if replaces else {}),
-        "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
-        **({"mapping": report.mapped[0]} if report.mapped else {}),
         **{name: stated for name in ("wave", "data_cut") if (stated := getattr(report.file, name)) is not None},
         **({"stated": stated} if (stated := [note for note in report.notes if note.startswith(STATED)]) else {}),
+    }
+    return _record_fit(folder, report, used.tags, more)
+
+
+def _record_fit(folder: SiteFolder, report: FitReport, tags: RowTags, more: Mapping[str, Any]) -> ledger.Entry:
+    """Store a report and the tags of its rows, and record them."""
+    details = {
+        "study": report.file.study,
+        "rows": tags.n,
+        "tags": keep_tags(folder, tags),
+        "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
+        **({"mapping": report.mapped[0]} if report.mapped else {}),
+        **more,
         "fitted_by": approvals.own_account(),
     }
-    return ledger.append(folder.path / LEDGER, "fit", details)
+    return folder.record("fit", details)
 
 
 def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
@@ -474,7 +466,7 @@ def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
 
 def keep_again_as(folder: SiteFolder, entry: ledger.Entry) -> ledger.Entry:
     """Make the fit of an entry the last one again, and record it."""
-    return ledger.append(folder.path / LEDGER, "fit", entry.details)
+    return folder.record("fit", entry.details)
 
 
 def fit_file(folder: SiteFolder, last: LastFit) -> bytes:
@@ -492,13 +484,13 @@ def fit_subject(folder: SiteFolder, last: LastFit) -> dict[str, Any]:
 def record_refusal(folder: SiteFolder, study: str, reason: str) -> ledger.Entry:
     """Record that nothing may leave for a study, and why; the reason stays at the site."""
     details = {"study": study, "reason": reason[:LONGEST_REASON]}
-    return ledger.append(folder.path / LEDGER, "refusal", details)
+    return folder.record("refusal", details)
 
 
 def record_decline(folder: SiteFolder, last: LastFit, who: str) -> ledger.Entry:
     """Record that a person looked at a fit and did not approve it."""
     details = {"fit": last.entry.number, "declined_by": who[:200], "account": approvals.own_account()}
-    return ledger.append(folder.path / LEDGER, "decline", details)
+    return folder.record("decline", details)
 
 
 def last_fit(folder: SiteFolder, study: str | None = None) -> LastFit:
@@ -582,8 +574,7 @@ def check_approver(folder: SiteFolder, last: LastFit) -> None:
 def is_approved(folder: SiteFolder, last: LastFit) -> bool:
     """Whether as many have approved a fit as the policy says."""
     rules = Policy.from_text(folder.policy).approval
-    approved = approvals.counted(rules, approvals.approved_in(folder.entries, fit_subject(folder, last)))
-    return len(approved) >= rules.approvals
+    return len(approvals.counted_in(folder.entries, rules, fit_subject(folder, last))) >= rules.approvals
 
 
 def check_shown(folder: SiteFolder, shown: LastFit) -> None:

@@ -1,6 +1,6 @@
 """The roster of a study: the names of its sites and their public keys; and signatures of content hashes.
 
-Ed25519 signatures of content hashes (:rfc:`8032`), by the optional package cryptography.
+Signatures are Ed25519 (:rfc:`8032`), by the optional package cryptography.
 
 A public key is written ``ed25519:`` and the base64 of its 32 bytes, a signature ``ed25519:`` and that of its 64 bytes.
 What is signed are the ASCII bytes of ``consilience signature 1``, a line break and the content hash.

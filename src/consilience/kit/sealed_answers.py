@@ -9,17 +9,17 @@ from __future__ import annotations
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import canonical_bytes, parse_json, write_json
 from consilience.kit.folder import SiteIdentity
 from consilience.kit.letters import MOST_ROUNDS, AnswerLetter, as_bytes, as_hash, as_name, as_text
-from consilience.kit.roster import NEEDED
+from consilience.kit.roster import KEY_BYTES, NEEDED
 
 MARK = "x25519:"
-KEY_BYTES, NONCE_BYTES = 32, 12
+NONCE_BYTES = 12
 PURPOSE = "consilience key for answers 1"
 CHANGED = "the sealed answer does not open: it was changed or moved, or was sealed for another coordinator"
 
@@ -106,7 +106,7 @@ def seal_answer(letter: AnswerLetter, box: str) -> SealedAnswer:
     shared = once.exchange(x25519.X25519PublicKey.from_public_bytes(to))
     found = SealedAnswer(letter.run, letter.number, letter.site, letter.asked, b"")
     data = _cipher(shared, public, to).encrypt(nonce, letter.to_text().encode(), found.bound)
-    return SealedAnswer(letter.run, letter.number, letter.site, letter.asked, public + nonce + data)
+    return replace(found, box=public + nonce + data)
 
 
 def open_answer(sealed: SealedAnswer, identity: SiteIdentity) -> AnswerLetter:

@@ -13,7 +13,6 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -183,13 +182,12 @@ class Serving:
             state = self._permitted(run, study, letter)
             if state is not None:
                 return State(state, {**about, "question": letter.hash[7:19], "asks": letter.disclosed[:80]})
+            subject, who = self._approved(letter)
             draft = draft_answer(
-                self.folder, study, self._table(run, study), run, letter, source=self.table,
-                approved_by=self._signed_by(letter), mapping=self._mapping(),
+                self.folder, study, self._table(run, study), run, letter, source=self.table, approved_by=who,
+                mapping=self._mapping(),
             )  # fmt: skip
-            sent = finish_answer(
-                self.folder, draft, self._approved(letter)
-            )  # ledger and file are on disk before anything leaves
+            sent = finish_answer(self.folder, draft, subject)  # ledger and file are on disk before anything leaves
             about["refused"] = bool(draft.reason)
         self._inbox.deliver(answer_name(letter.number, self.folder.name), sent)
         self._sent = letter.hash, time.monotonic()
@@ -217,17 +215,12 @@ class Serving:
             path.touch(mode=0o600)
         return path.stat().st_mtime
 
-    def _approved(self, letter: QuestionLetter) -> dict[str, str]:
-        """Return what people have approved: the question, or the mandate within which it is answered."""
+    def _approved(self, letter: QuestionLetter) -> tuple[dict[str, str], str]:
+        """Return what people have approved, the question or the mandate within which it is answered, and who did."""
         mandate = Mandate.read(self.folder.path / FILE)
-        return {"question": letter.hash} if mandate.mode == "ask" else {"mandate": mandate.identity}
-
-    def _signed_by(self, letter: QuestionLetter) -> str:
-        """Return who has approved the question or signed the mandate, for the ledger."""
-        mandate = Mandate.read(self.folder.path / FILE)
-        subjects = {"question": letter.hash}, {"mandate": mandate.identity}
-        found = [approved_in(self.folder.entries, subject) for subject in subjects]
-        return ", ".join(next(filter(None, found), []))
+        question, signed = {"question": letter.hash}, {"mandate": mandate.identity}
+        found = [approved_in(self.folder.entries, subject) for subject in (question, signed)]
+        return question if mandate.mode == "ask" else signed, ", ".join(next(filter(None, found), []))
 
     def _mapping(self) -> TableMapping | None:
         path = self.folder.path / MAPPING
@@ -303,8 +296,7 @@ def _tried(one: Served) -> State:
 
 def _tell(one: Served, state: State) -> None:
     """Write the state for people; a full disk does not end the program."""
-    seen = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = {"state": state.word, **state.said, "seen": seen, "pid": os.getpid()}
+    said = {"state": state.word, **state.said, "seen": ledger.time_text(), "pid": os.getpid()}
     try:
         replace_file(one.place / STATE, (json.dumps(said, ensure_ascii=False) + "\n").encode())
     except OSError as error:

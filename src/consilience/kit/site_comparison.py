@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from consilience.columns import Column, Rule
-from consilience.columns.dictionary import TRANSFORMS
+from consilience.columns.dictionary import INVERSES, TRANSFORMS
 from consilience.files.site_file import SiteFile
 from consilience.kit.examination import factors_to
 from consilience.kit.study import Study
@@ -199,24 +199,17 @@ def _effects(study: Study, file: SiteFile, covariance: Array) -> Array | None:
 def _relations(study: Study, file: SiteFile, covariance: Array, n: float) -> Relations:
     """Return the relations that a file states; of a category of two levels the coded one counts, of others each."""
     covariates, summary, names = study.covariates, file.fit.summary, []
-    rows, shares, at = [], [], 0
+    rows, shares, at = list[Array](), list[float](), 0
     for column in covariates.columns:
-        width = len(column.terms)
-        if column.is_category:
-            mean = summary.x_mean[at : at + width]
-            for i in range(len(column.levels)) if len(column.levels) > 2 else column.coded:
-                row = np.zeros(len(covariates.terms))
-                row[at : at + width] = [float(place == i) for place in column.coded] if i in column.coded else -1.0
-                rows.append(row)
-                shares.append(float(row[at : at + width] @ mean) + (i not in column.coded))
-                names.append(column.name)
-        else:
+        part = slice(at, at + len(column.terms))
+        at = part.stop
+        several = column.is_category and len(column.levels) > 2
+        for i in range(len(column.levels)) if several else column.coded if column.is_category else (None,):
             row = np.zeros(len(covariates.terms))
-            row[at] = 1.0
+            row[part] = 1.0 if i is None else [place == i for place in column.coded] if i in column.coded else -1.0
             rows.append(row)
-            shares.append(np.nan)
+            shares.append(np.nan if i is None else float(row @ summary.x_mean) + (i not in column.coded))
             names.append(column.name)
-        at += width
     A = np.array(rows).reshape(len(rows), len(covariates.terms))
     between = A @ covariance @ A.T
     spread = np.sqrt(np.maximum(np.diagonal(between), 1e-300))
@@ -234,8 +227,7 @@ def _slopes(study: Study, mean: Array, effects: Array | None, quantities: tuple[
     A, spread = quantities
     if effects is None:
         return np.full(len(A), np.nan)
-    centred, at = effects.copy(), 0
-    base = np.zeros(len(A))
+    base, at = np.zeros(len(A)), 0
     for column in study.covariates.columns:
         part = slice(at, at + len(column.terms))
         at = part.stop
@@ -244,12 +236,11 @@ def _slopes(study: Study, mean: Array, effects: Array | None, quantities: tuple[
             mine = np.any(A[:, part] != 0, axis=1)
             coded = np.max(A[:, part], axis=1) > 0
             base[mine] = -centre
-            centred[part] = effects[part]
             base[mine & ~coded] = -centre + float(np.sum(effects[part]))  # a reference level has effect 0
-    return np.asarray((A @ centred + base) * spread)
+    return np.asarray((A @ effects + base) * spread)
 
 
-# ---------------------------------------------------------------- comparison
+# ---------------------------------------------------------------- units
 
 
 def _usual(others: Array, usual: float) -> tuple[Array, Array]:
@@ -257,9 +248,6 @@ def _usual(others: Array, usual: float) -> tuple[Array, Array]:
     middle = np.median(others, axis=0)
     scatter = (PRIOR * usual**2 + np.sum((others - middle) ** 2, axis=0)) / (PRIOR + len(others) - 1)
     return middle, np.maximum(scatter, usual**2)  # few sites that happen to be alike do not make others wrong
-
-
-# ---------------------------------------------------------------- units
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,10 +302,9 @@ def _in_units(rule: Rule, moments: Array, factor: float) -> tuple[float, float]:
         return float(moments[0]), float(moments[1])
     if rule.transform == "none":
         return float(moments[0] / factor), float(moments[1] / factor)
-    inverse = {"log": np.exp, "log1p": np.expm1, "sqrt": np.square}[rule.transform]
     low = -np.inf if rule.low is None else rule.low
     high = np.inf if rule.high is None else rule.high
-    values = np.clip(inverse(moments[0] + moments[1] * NODES), low, high) / factor
+    values = np.clip(INVERSES[rule.transform](moments[0] + moments[1] * NODES), low, high) / factor
     with np.errstate(all="ignore"):
         changed = TRANSFORMS[rule.transform](values)
     return float(np.mean(changed)), max(float(np.std(changed)), 1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,9 @@ from consilience.files.site_file import FlowDocument, SiteFile
 from consilience.kit import ledger
 from consilience.kit.cohort import Flow, criteria_of, in_cohort
 from consilience.kit.crowd import find_crowd, rows_in_crowds
-from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
+from consilience.kit.examination import COPIES, Examination, UsedRows, Wanted, examine_table, prepare_table
 from consilience.kit.folder import SiteFolder
 from consilience.kit.mapping import TableMapping, mapped_by
-from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.notices import check_replaceable, say_replaced
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import (
@@ -66,13 +66,19 @@ def examine_for_study(study: Study, table: pa.Table) -> Examination:
 
 def validate_rows(study: Study, table: pa.Table) -> Rows:
     """Return the rows of a table, with covariates by the study's rules; raise an error that lists what does not fit."""
+    examine_fitting(study, table)
+    return study_rows(study, table)
+
+
+def examine_fitting(study: Study, table: pa.Table) -> Examination:
+    """Hold a table against a study; raise an error that lists what does not fit."""
     found = examine_for_study(study, table)
     if not found.fits:
         raise MisfitError(
             "the table does not fit the study:\n"
             + "\n".join(f"  {finding}" for finding in found.findings if finding.is_error)
         )
-    return study_rows(study, table)
+    return found
 
 
 def study_rows(study: Study, table: pa.Table) -> Rows:
@@ -299,7 +305,7 @@ def consider_fit(
     policy = Policy.from_text(folder.policy)
     check_not_withdrawn(folder, study.identity)
     check_replaceable(folder, policy, stated.replaces)
-    rows = validate_rows(study, table)
+    copies = [str(each) for each in examine_fitting(study, table).findings if each.code == COPIES]
     used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column, criteria_of(study))
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
@@ -307,31 +313,36 @@ def consider_fit(
     used, crowd, out = _without_crowds(folder, study, used, applied.site.min_rows, stated)
     if np.any(out):
         table = table.filter(pa.array(~out))
-        rows = study_rows(study, table)
-    if said := few_filled(study, table, applied.site.min_rows):
-        raise RefusedError(said)
-    others = bool(other_people.strip())
-    decision = decide_for_site(
-        folder, study.identity, used, applied.site.min_rows, other_people=others, replaces=stated.replaces
-    )
+    if reason := few_filled(study, table, applied.site.min_rows):
+        raise RefusedError(reason)
+    ways: dict[str, Any] = {"other_people": bool(other_people.strip()), "replaces": stated.replaces}
+    decision = decide_for_site(folder, study.identity, used, applied.site.min_rows, **ways)
     if decision.outcome == "stored" and decision.entry is not None:
         return ConsideredFit(used, stored=decision.entry)
     if decision.outcome == "refused":
         raise RefusedError(decision.said)
+    rows, flow = study_rows(study, table), flow_of(study, table)
     release = fit_releasable(question_of(study), rows, study, policy)
-    if release.fit is None:
-        raise RefusedError(release.refusal)
-    notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"] * others
-    notes += say_replaced(stated.replaces)
-    notes += [say_left_out(int(np.count_nonzero(out)), is_new=crowd is not None)] * bool(np.any(out))
-    copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
-    notes += say_formula(study)
-    notes += [f"{copies}: is the table joined twice?"] * bool(copies)
-    flow = flow_document(study, table, policy, folder.secret)
-    file = replace(file_of(study, folder.name, release), flow=flow, wave=stated.wave, data_cut=stated.data_cut)
-    lines = tuple(flow_of(study, table).lines) if flow is not None else ()
-    report = _report(study, rows, release, file=file, notes=tuple(notes))
-    return ConsideredFit(used, replace(report, mapped=mapped_by(mapping), flow=lines), crowd=crowd)
+    said = flow.document(table, policy.site.min_rows, folder.secret)
+    file = replace(file_of(study, folder.name, release), flow=said, wave=stated.wave, data_cut=stated.data_cut)
+    left_out = [say_left_out(int(np.count_nonzero(out)), is_new=crowd is not None)] * bool(np.any(out))
+    report = FitReport(
+        study.name,
+        file,
+        release.verdict.checks,
+        release.steps,
+        (*_stated(other_people), *say_replaced(stated.replaces), *left_out, *say_formula(study), *copies),
+        0.0 if file.fit.model is None else regression_leverage(file.fit.model.mixture, rows),
+        mapped_by(mapping),
+        () if said is None else tuple(flow.lines),
+    )
+    return ConsideredFit(used, report, crowd=crowd)
+
+
+def _stated(other_people: str) -> list[str]:
+    """Return the note on rows of other people, if the people at the site state that they are."""
+    said = f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"
+    return [said] * bool(other_people.strip())
 
 
 def _without_crowds(
@@ -341,8 +352,7 @@ def _without_crowds(
     out, crowd = rows_in_crowds(used, crowds_of(folder)), None
     used = used.without(out)
     if stated.leave_out_crowd:
-        earlier = [each for each in earlier_of(folder) if each.entry not in stated.replaces]
-        crowd = find_crowd(study.identity, used, earlier, min_rows)
+        crowd = find_crowd(study.identity, used, earlier_of(folder, stated.replaces), min_rows)
     if crowd is not None:
         out |= used.whole_in(crowd)
     return used.without(out), crowd, out
@@ -385,15 +395,3 @@ def few_filled(study: Study, table: pa.Table, min_rows: int) -> str:
 
 
 NO_KEY = "signatures are required and the site has no key: install consilience[secure], then run 'consilience site key'"
-
-
-def _report(study: Study, rows: Rows, release: Release, *, file: SiteFile, notes: tuple[str, ...]) -> FitReport:
-    model = file.fit.model
-    return FitReport(
-        study.name,
-        file,
-        release.verdict.checks,
-        release.steps,
-        notes,
-        0.0 if model is None else regression_leverage(model.mixture, rows),
-    )

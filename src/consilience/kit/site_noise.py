@@ -23,7 +23,7 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.release import FitReport, check_not_withdrawn, keep_again_as, keep_noisy_fit
 from consilience.kit.row_tags import RowTags, row_tags
 from consilience.kit.site_fit import NO_KEY, FitAtSite, check_one_file, terms_of, wanted_of
-from consilience.kit.site_rounds import PrivateSite, RunPart, open_private
+from consilience.kit.site_rounds import PrivateSite, RunPart, last_reason, open_private
 from consilience.kit.spending import NOISE, cost_line, fraction_text
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of, task_of
@@ -128,10 +128,9 @@ def _draw(site: PrivateSite, question: bytes, budget: Budget, tags: RowTags, map
     folder, study = site.folder, site.study
     steps = decode(respond(question, site.site))
     if not isinstance(steps, NoisySteps) or study.privacy is None:
-        why = site.site.reasons[-1][1] if site.site.reasons else "it is not known why"
         raise RefusedError(
-            f"the steps have no end here, and nothing leaves; what was charged is spent: {why}. Tell the coordinator: "
-            "a study with another start has a budget of its own"
+            f"the steps have no end here, and nothing leaves; what was charged is spent: {last_reason(site.site)}. "
+            "Tell the coordinator: a study with another start has a budget of its own"
         )
     policy, privacy = Policy.from_text(folder.policy), study.privacy
     stated = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "rho": fraction_text(rho)}

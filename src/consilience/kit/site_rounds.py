@@ -20,7 +20,7 @@ from consilience.files.json_text import bytes_hash
 from consilience.kit import approvals, ledger, release
 from consilience.kit.cohort import criteria_of
 from consilience.kit.examination import UsedRows
-from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.contract import check_question
 from consilience.kit.policy.policy import ContractRules, Policy, PrivacyRules
 from consilience.kit.private_rows import private_rows
@@ -165,7 +165,7 @@ def keep_reply(folder: SiteFolder, part: RunPart, reply: bytes, seal: Seal, more
         "file": release.keep_bytes(path, file),
         "bytes": len(file),
     }
-    ledger.append(folder.path / LEDGER, "refusal" if "reason" in more else "answer", details)
+    folder.record("refusal" if "reason" in more else "answer", details)
 
 
 def answers_of(folder: SiteFolder) -> Path:
@@ -193,7 +193,7 @@ def keep_prepared(
         if reply is not None and file is not None:
             details |= {"file": release.keep_bytes(answers_of(folder), file), "bytes": len(file)}
             details |= {"drafted": bytes_hash(reply)}
-        ledger.append(folder.path / LEDGER, "draft", details)
+        folder.record("draft", details)
         drafts.append(details)
     return next(str(details["prepared_by"]) for details in drafts if details.get("run") == subject["run"])
 
@@ -346,12 +346,16 @@ class PrivateSite:
         """
         reply = respond(question, self.site)
         if isinstance(decode(reply), Failure):
-            why = self.site.reasons[-1][1] if self.site.reasons else "it is not known why"
-            raise RefusedError(f"the question has no answer here, and nothing leaves: {why}")
+            raise RefusedError(f"the question has no answer here, and nothing leaves: {last_reason(self.site)}")
         more = {"study": self.study.identity, "tags": self.tags, "way": NOISE}
         part = replace(self.part, approved_by=accounts or self.part.approved_by)
         keep_reply(self.folder, part, reply, seal, more)
         return reply
+
+
+def last_reason(site: Site) -> str:
+    """Return why a site has given no answer; it stays there."""
+    return site.reasons[-1][1] if site.reasons else "it is not known why"
 
 
 def open_private(

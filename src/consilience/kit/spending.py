@@ -16,7 +16,7 @@ from typing import Any
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
-from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.policy import PrivacyRules
 from consilience.kit.study import PrivacyTerms, Trust
 from consilience.numerics.budget import epsilon_of, rho_of
@@ -74,7 +74,7 @@ def charge(folder: SiteFolder, rules: PrivacyRules, rho: Fraction, what: Mapping
             "has ended, and run the command again"
         )
     details = {**what, "rho": fraction_text(rho), "spent": fraction_text(spent + rho)}
-    return ledger.append(folder.path / LEDGER, "charge", details, head=ledger.head_of(entries))
+    return folder.record("charge", details, head=ledger.head_of(entries))
 
 
 def check_spending(rules: PrivacyRules, spent: Fraction, more: Fraction) -> None:
@@ -184,13 +184,17 @@ def left_of(rules: PrivacyRules, spent: Fraction) -> float:
     return epsilon_of(max(rho_of(rules.max_epsilon_ever, rules.max_delta) - spent, Fraction(0)), rules.max_delta)
 
 
-def budget_text(found: Mapping[str, Any]) -> str:
-    """Return the same in words."""
-    head = (
+def say_spent(found: Mapping[str, Any]) -> str:
+    """Say what was spent in all, and what is left, by the document of a budget."""
+    return (
         f"Spent: ε = {found['epsilon']:.3g} of {found['max_epsilon_ever']:g}, at δ = {found['delta']:g}. One more "
         f"study may have ε = {found['left']:.3g} at most. All answers with noise of this folder count, over any table."
     )
-    lines = [head, *map(_run_line, found["spent_on"])]
+
+
+def budget_text(found: Mapping[str, Any]) -> str:
+    """Return the document of a budget in words."""
+    lines = [say_spent(found), *map(_run_line, found["spent_on"])]
     if found["not_covered"]:
         lines += [NOT_COVERED]
         lines += [

@@ -114,7 +114,7 @@ class StoredEvidence(Part):
         if subject.evidence is None:
             raise InvalidInputError("there is evidence of runs over sites only")
         optional = {
-            "orders": None if subject.orders is None else subject.orders.to_document(),
+            "orders": None if subject.orders is None else subject.orders.model_dump(),
             "invited": None if subject.invited is None else list(subject.invited),
         }
         document = {
@@ -123,7 +123,7 @@ class StoredEvidence(Part):
             "model": bytes_hash(model),
             "study": study.to_text(),
             "made": vars(subject.made),
-            "run": subject.evidence.to_document(),
+            "run": subject.evidence.model_dump(exclude_none=True),
             "files": [SentFileNote.of(file) for file in subject.files],
             "withdrawn": dict(subject.withdrawn),
             "characteristics": [list(row) for row in subject.characteristics],

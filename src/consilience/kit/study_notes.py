@@ -6,9 +6,8 @@ number of rows of a group below the limit of the policy. Nothing of them leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,12 +22,14 @@ from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.files.documents import Finite, Part, validated
 from consilience.files.json_text import parse_json, read_capped, replace_file, write_json
 from consilience.kit.folder import SiteFolder
+from consilience.kit.ledger import time_text
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_files import OWNER_ONLY
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_words import ResponseText
 from consilience.numerics.arrays import Array
+from consilience.report.scale import UNDO
 
 FOLDER = "studies"
 """Folder of the notes, which is made with the first of them."""
@@ -37,8 +38,6 @@ MOST_STUDIES = 1000
 BARS = 16
 """Number of bars of a histogram."""
 LONGEST = 2000
-UNDONE: Mapping[str, Callable[[Array], Array]] = {"exp": np.exp, "expm1": np.expm1, "square": np.square}
-"""What sites did to a response before the study, undone, by the word of the study."""
 Words = Annotated[str, StringConstraints(max_length=LONGEST)]
 Count = Annotated[int, Field(ge=0)]
 
@@ -137,11 +136,6 @@ class StudyNotes(Part):
     question: QuestionNote | None = None
 
 
-def now() -> str:
-    """Return the time in UTC, as the ledger writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 # ---------------------------------------------------------------- storing
 
 
@@ -220,7 +214,7 @@ def keep_reading(
     """
     fewest = Policy.from_text(folder.policy).stricter(study.minimum).site.rows_per_level
     reading = ReadingNote(
-        time=now(),
+        time=time_text(),
         entry=entry,
         study_path=str(paths[0])[:LONGEST],
         table_path=str(paths[1])[:LONGEST],
@@ -269,7 +263,7 @@ def _column_note(table: pa.Table, column: Column, fewest: int, words: ResponseTe
         quarters = np.quantile(known, [0.25, 0.5, 0.75])
         said += f"; {_quarters(quarters)}"
         if words is not None:
-            said += f"; in {words.unit or 'its unit'}: {_quarters(UNDONE[words.back](quarters))}"
+            said += f"; in {words.unit or 'its unit'}: {_quarters(UNDO[words.back](quarters))}"
     if not low < high:  # all values are the same, or outside of the range
         return note.model_copy(update={"said": said})
     counts, _ = np.histogram(np.clip(known, low, high), BARS, (low, high))

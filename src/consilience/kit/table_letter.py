@@ -34,7 +34,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
 from consilience.kit.bands import band_labels, banded, edges_of, fit_bands, places_in_bands
 from consilience.kit.cohort import criteria_of, in_cohort
-from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import SealedText, as_hash, as_mapping, as_name, format_of
 from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.policy.policy import Policy
@@ -55,6 +55,8 @@ LETTERS = "letters"
 MOST_PAIRS = 300
 """With more pairs of columns than this, only those with the response are counted."""
 MOST_COLUMNS, MOST_BANDS, MOST_COUNT = 500, 300, 2**40
+UNITS = ("row", "person")
+"""What a letter protects."""
 
 
 # ---------------------------------------------------------------- what is counted
@@ -220,9 +222,6 @@ class TableLetter(SealedText):
              for each in pairs for one, other in [each["columns"]]},
             envelope=as_mapping(envelope),
         )  # fmt: skip
-
-
-UNITS = ("row", "person")
 
 
 def is_table_letter(text: str) -> bool:
@@ -396,5 +395,5 @@ def _write(folder: SiteFolder, study: Study, rows: CountedRows, unit: str, detai
     data = replace(letter, envelope=envelope_of(folder, letter.hash)).to_text().encode()
     path = folder.path / LETTERS
     path.mkdir(mode=0o700, exist_ok=True)
-    ledger.append(folder.path / LEDGER, "check", {**details, "letter": keep_bytes(path, data), "bytes": len(data)})
+    folder.record("check", {**details, "letter": keep_bytes(path, data), "bytes": len(data)})
     return data

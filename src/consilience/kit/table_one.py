@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from consilience.columns import Column
+from consilience.columns.dictionary import INVERSES
 from consilience.files.site_file import SiteFile
 from consilience.kit.study import Study
 from consilience.kit.study_terms import place_of
 from consilience.numerics.arrays import Array
 from consilience.report.scale import round_to
-
-INVERSE: Mapping[str, Callable[[Array], Array]] = {
-    "none": np.asarray,
-    "log": np.exp,
-    "log1p": np.expm1,
-    "sqrt": np.square,
-}
-"""Inverses of the transforms of a study."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +69,16 @@ class TableOne:
         return [(row.label, *row.values, "" if np.isnan(row.largest) else f"{row.largest:.2f}") for row in self.rows]
 
     def __str__(self) -> str:
-        lines = [self.header, *self.cells]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
-        return "\n".join(
-            "  ".join(
-                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
-            )
-            for line in lines
-        )
+        return "\n".join(align_rows([self.header, *self.cells], 1))
+
+
+def align_rows(rows: Sequence[Sequence[str]], texts: int) -> list[str]:
+    """Return the lines of a table: the first columns, of texts, to the left, and numbers to the right."""
+    columns = []
+    for j, column in enumerate(zip(*rows, strict=True)):
+        width = max(map(len, column))
+        columns.append([cell.ljust(width) if j < texts else cell.rjust(width) for cell in column])
+    return ["  ".join(cells) for cells in zip(*columns, strict=True)]
 
 
 def table_one(study: Study, files: Sequence[SiteFile]) -> TableOne:
@@ -131,9 +126,8 @@ def number_row(column: Column, mean: Array, spread: Array, weight: Array) -> Tab
         label = f"{column.name}{unit}: mean (SD)"
         values = tuple(f"{round_to(m)} ({round_to(s)})" for m, s in zip(mean, spread, strict=True))
     else:
-        back = INVERSE[rule.transform]
         label = f"{column.name}{unit}: middle (middle two thirds), from {rule.transform}"
-        ends = [back(mean + sign * spread) for sign in (0, -1, 1)]
+        ends = [INVERSES[rule.transform](mean + sign * spread) for sign in (0, -1, 1)]
         values = tuple(
             f"{round_to(m)} ({round_to(low)} to {round_to(high)})" for m, low, high in zip(*ends, strict=True)
         )

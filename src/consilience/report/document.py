@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from consilience.files.json_text import write_text
 from consilience.report.findings import Findings
 from consilience.report.page import (
     Head,
-    Section,
     Table,
     escape_markdown,
     numbered,
@@ -143,12 +141,8 @@ def report_tables(result: Result, **known: Any) -> dict[str, str]:
     ['effects.csv', 'number-of-kinds.csv', 'parameters.csv', 'predictions.csv']
     """
     sections = make_sections(Findings(Subject.of(result, **known)))
-    return {f"{table.key}.csv": _csv(table) for table in _tables(sections)}
-
-
-def _tables(sections: list[Section]) -> Iterator[Table]:
-    for section in sections:
-        yield from (block for block in section.blocks if isinstance(block, Table) and block.key)
+    tables = (block for section in sections for block in section.blocks if isinstance(block, Table) and block.key)
+    return {f"{table.key}.csv": _csv(table) for table in tables}
 
 
 def _csv(table: Table) -> str:

@@ -92,6 +92,16 @@ class KindEffect:
         """Whether the interval excludes no effect."""
         return not self.all[1] <= 0 <= self.all[2]
 
+    @property
+    def title(self) -> str:
+        """The effect at the beginning of a line, within a kind that is known there."""
+        return f"{f'{self.response}: ' if self.response else ''}{self.step.title}"
+
+    @property
+    def whole_title(self) -> str:
+        """The effect with its kind."""
+        return f"{self.kind.title}: {self.step}{f', {self.response}' if self.response else ''}"
+
 
 def find_effects(
     model: FittedMixture, evidence: RunEvidence | None, kinds: tuple[RowKind, ...], steps: list[NaturalStep]

@@ -137,13 +137,10 @@ def spread_sentence(model: FittedMixture, words: Words, kind: RowKind) -> str:
     several = words.rows[1]
     if words.response.back == "exp":
         return (
-            f"4 of 5 {several} have {np.exp(-reach):.2f} to {np.exp(reach):.2f} times the typical {_of(model, words)}."
+            f"4 of 5 {several} have {np.exp(-reach):.2f} to {np.exp(reach):.2f} times the typical "
+            f"{response_name(model, words)}."
         )
     if words.response.back != "none":
         return ""
     unit = f" {words.response.unit}" if words.response.unit else ""
-    return f"4 of 5 {several} are within {reach:.3g}{unit} of the typical {_of(model, words)}."
-
-
-def _of(model: FittedMixture, words: Words) -> str:
-    return response_name(model, words)
+    return f"4 of 5 {several} are within {reach:.3g}{unit} of the typical {response_name(model, words)}."

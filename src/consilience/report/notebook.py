@@ -26,6 +26,8 @@ from consilience.fitted.summaries import (
 from consilience.fitted.typeset import CELL_STYLE, NAME_STYLE, facts_html, list_html
 from consilience.report.svg import WIDTH, Axis, log_ticks, nice_values
 
+LEVEL = 0.95
+"""Confidence level of the intervals that are drawn."""
 LINE = 13
 TERMS_DRAWN = 10
 EXPERTS_DRAWN = 4
@@ -93,7 +95,7 @@ def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mappin
 # ---------------------------------------------------------------------- the picture
 
 
-def effects_picture(estimator: FittedMixture, level: float = 0.95) -> str:
+def effects_picture(estimator: FittedMixture) -> str:
     """Draw what goes with each covariate within each expert, with intervals; empty where there is not one response.
 
     A hollow mark has no interval. Of many covariates the strongest are drawn.
@@ -101,14 +103,14 @@ def effects_picture(estimator: FittedMixture, level: float = 0.95) -> str:
     K = estimator.mixture_.K
     if is_of_points(estimator) or len(response_names(estimator)) > 1 or K > EXPERTS_DRAWN:
         return ""
-    found = [expert_effects(estimator, k, level) for k in range(K)]
+    found = [expert_effects(estimator, k, LEVEL) for k in range(K)]
     if not found[0]:
         return ""
     strength = np.max([[effect.strength for effect in own] for own in found], axis=0)
     drawn = np.sort(np.argsort(-strength, kind="stable")[:TERMS_DRAWN])
     rows = [[own[j] for own in found] for j in drawn]
     labels = [expert_label(estimator, k) for k in range(K)]
-    return _draw(rows, labels, _title(rows[0][0], len(drawn), len(found[0])), level)
+    return _draw(rows, labels, _title(rows[0][0], len(drawn), len(found[0])))
 
 
 def _title(effect: Effect, drawn: int, count: int) -> str:
@@ -117,7 +119,7 @@ def _title(effect: Effect, drawn: int, count: int) -> str:
     return f"By how much {changed}, per standard deviation of a column or for a level{of}"
 
 
-def _draw(rows: list[list[Effect]], labels: list[str], title: str, level: float) -> str:
+def _draw(rows: list[list[Effect]], labels: list[str], title: str) -> str:
     names = [_cut(own[0].step.name) for own in rows]
     left = min(150.0, LETTER * max(map(len, names)) + 8)
     at = Axis(*_ends(rows), left, WIDTH - 12.0)
@@ -140,7 +142,7 @@ def _draw(rows: list[list[Effect]], labels: list[str], title: str, level: float)
     for value, said in _ticks(at.low, at.high, ratio=rows[0][0].ratio):
         marks.append(_rule(f"M{at(value):.1f} {y:.1f}v4"))
         marks.append(_text(at(value), y + 15, said, "middle"))
-    caption = f"{title}; {100 * level:.3g} % intervals"
+    caption = f"{title}; {100 * LEVEL:.3g} % intervals"
     picture = (
         f'<svg viewBox="0 0 {WIDTH} {y + 20:.0f}" role="img" aria-label="{escape(caption, quote=True)}" '
         f'style="width:100%;max-width:{1.5 * WIDTH:.0f}px;display:block" font-size="11" font-family="sans-serif">'

@@ -170,11 +170,6 @@ class OrdersCompared(Part):
             set_aside={str(K): why for K, why in found.set_aside.items()},
         )
 
-    def to_document(self) -> dict[str, Any]:
-        """Return the comparison as JSON values."""
-        found: dict[str, Any] = as_plain(self.model_dump())
-        return found
-
 
 class SimplerModel(Part):
     """A simpler model and its log-likelihood; NaN if it was not evaluated."""
@@ -261,11 +256,6 @@ class RunEvidence(Part):
         ]
         update = {"answered": answered, "received": sum(map(sum, sizes.values()))}
         return self.model_copy(update={"exchanged": self.exchanged.model_copy(update=update)})
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the evidence as JSON values."""
-        found: dict[str, Any] = as_plain(self.model_dump(exclude_none=True))
-        return found
 
     def check_fits(self, model: FittedMixture) -> None:
         """Raise an error unless arrays have the shapes, and numbers of experts the range, of the model."""

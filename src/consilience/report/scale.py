@@ -10,22 +10,18 @@ from types import MappingProxyType
 import numpy as np
 
 from consilience.columns import Column
-from consilience.columns.dictionary import TRANSFORMS
-from consilience.fitted.effects import BINARY, is_standardised
+from consilience.columns.dictionary import INVERSES, TRANSFORMS
+from consilience.fitted.effects import BINARY, is_standardised, supported_decimals
 from consilience.fitted.protocols import FittedMixture, response_names, term_names, terms_read
 from consilience.numerics.arrays import Array
-from consilience.report.wording import Change, Words
+from consilience.report.wording import Back, Change, Words
 
 MANY_TIMES = 3.0
 """Ratio from which a change is said as a multiple, not as a percentage."""
-UNDO: Mapping[str, Callable[[float], float]] = MappingProxyType(
-    {"none": lambda v: v, "exp": exp, "expm1": lambda v: exp(v) - 1, "square": lambda v: v * v}
-)
+UNDO: Mapping[Back, Callable[[Array], Array]] = MappingProxyType({
+    "none": INVERSES["none"], "exp": INVERSES["log"], "expm1": INVERSES["log1p"], "square": INVERSES["sqrt"],
+})  # fmt: skip
 """Responses as people read them, from those that were fitted."""
-INVERSE: Mapping[str, Callable[[float], float]] = MappingProxyType(
-    {"none": lambda v: v, "log": exp, "log1p": lambda v: exp(v) - 1, "sqrt": lambda v: max(v, 0.0) ** 2}
-)
-"""Values of a column, from their transforms."""
 
 
 def write_minus(text: str) -> str:
@@ -187,9 +183,7 @@ def _usual_step(column: Column, spread: tuple[float, float]) -> float:
 def _usual_range(column: Column, spread: tuple[float, float]) -> tuple[float, float]:
     """Return round values of a transformed column, about one standard deviation below and above its mean."""
     mean, deviation = spread if isfinite(spread[1]) else (0.0, 1.0)
-    rule = column.rule
-    ends = [rule.centre + rule.scale * (mean + sign * deviation) for sign in (-1, 1)]
-    low, high = (INVERSE[rule.transform](end) for end in ends)
+    low, high = column.rule.original(np.array([mean - deviation, mean + deviation])).tolist()
     return (nearest_round(low) if low > 0 else 0.0), nearest_round(max(high, 1e-9))
 
 
@@ -300,19 +294,26 @@ class ChangeScale:
         'no difference shown (−4.3 % to +1.3 %)'
         >>> ChangeScale("difference", "days", "shorter", "longer").sentence(1.25, 1.18, 1.32)
         '1.25 days longer (1.18 to 1.32)'
+        >>> ChangeScale("difference", "days", "shorter", "longer").sentence(0.0206, 0.0102, 0.031)
+        '0.021 days longer (0.010 to 0.031)'
         """
         known, mark = isfinite(lower) and isfinite(upper), " %" if self.kind == "percent" else ""
         if known and lower <= 0 <= upper:
-            digits = self.digits(lower, upper)
-            digits += any(round(self.value(end), digits) == 0 for end in (lower, upper))
+            digits = self._digits_said(lower, upper, lower, upper)
             both = " to ".join(f"{self.number(each, digits)}{mark}" for each in (lower, upper))
             return f"no difference shown ({both}{'' if mark else self._unit})"
         if self.kind in ("ratio", "odds") or (mark and exp(min(estimate, 700.0)) >= MANY_TIMES):
             return self._multiple(estimate, lower, upper)
-        digits = self.digits(estimate)
+        digits = self._digits_said(lower, upper, estimate) if known else self.digits(estimate)
         size, *ends = (f"{abs(self.value(each)):,.{digits}f}" for each in (estimate, *sorted((lower, upper), key=abs)))
         interval = f"({' to '.join(ends)}{mark})" if known else "(no interval)"
         return f"{size}{mark or self._unit} {self.more if estimate > 0 else self.less} {interval}"
+
+    def _digits_said(self, lower: float, upper: float, *said: float) -> int:
+        """Return the number of decimals in a sentence: those that the numbers need and their interval supports."""
+        low, high = sorted((self.value(lower), self.value(upper)))
+        digits = max(0, min(self.digits(*said), supported_decimals(low, high)))
+        return digits + any(round(end, digits) == 0 for end in (low, high))
 
     @property
     def _unit(self) -> str:
@@ -335,15 +336,15 @@ def change_scale(model: FittedMixture, words: Words) -> ChangeScale:
     return ChangeScale(kind, unit, response.less or "lower", response.more or "higher")
 
 
-def response_name(model: FittedMixture, words: Words, name: str = "") -> str:
+def response_name(model: FittedMixture, words: Words) -> str:
     """Return what the response is called: the word of the study, or the name of its column."""
     if words.response.label:
         return words.response.label
-    only = response_names(model)
-    return name or (only[0] if len(only) == 1 else "the response")
+    names = response_names(model)
+    return names[0] if len(names) == 1 else "the response"
 
 
 def read_back(values: Array, words: Words) -> Array:
     """Return responses as people read them."""
-    undo = UNDO[words.response.back]
-    return np.array([undo(float(value)) for value in values.ravel()]).reshape(values.shape)
+    with np.errstate(over="ignore"):  # what is too large is not shown
+        return np.asarray(UNDO[words.response.back](values))

@@ -22,6 +22,8 @@ from consilience.report.wording import Words
 
 Result = FittedMixture | FederatedResult | FederatedComparison
 """What a report is on: a fitted estimator, or the result of ``Federation.fit`` or ``Federation.select_order``."""
+UNREFINED = "without a round of refinement"
+"""Part of the reason for which one exchange of files has no such intervals."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ class Subject:
     @property
     def is_from_files(self) -> bool:
         """Whether the model was combined from one answer of each site, without a further exchange."""
-        return any("without a round of refinement" in why for why in self.model.inference_.withheld.values())
+        return any(UNREFINED in why for why in self.model.inference_.withheld.values())
 
     @property
     def plan(self) -> Mapping[str, IntArray]:

@@ -16,7 +16,7 @@ from consilience.fitted.effects import is_of_points, is_standardised
 from consilience.fitted.protocols import FittedMixture, response_names
 from consilience.numerics.arrays import Array
 from consilience.report.kinds import RowKind, scatter
-from consilience.report.scale import INVERSE, in_numbers, nearest_round, read_back, term_spreads
+from consilience.report.scale import in_numbers, nearest_round, read_back, term_spreads
 from consilience.report.wording import Words
 
 REACH = 1.3
@@ -161,7 +161,7 @@ def grid_of(model: FittedMixture, column: Column, reach: float = REACH) -> list[
     """Return round values of a column below, at and above its mean; fewer if they coincide."""
     mean, deviation = term_spreads(model)[_place(model, column)]
     rule = column.rule
-    values = [INVERSE[rule.transform](rule.centre + rule.scale * (mean + z * deviation)) for z in (-reach, 0, reach)]
+    values = rule.original(mean + deviation * np.array([-reach, 0.0, reach])).tolist()
     step = nearest_round(max(values[2] - values[0], 1e-12) / 8)
     low = -np.inf if rule.low is None else rule.low
     high = np.inf if rule.high is None else rule.high

@@ -24,7 +24,7 @@ from consilience.report.site_words import (
     is_left_out,
     site_reason,
 )
-from consilience.report.subject import Result, Subject
+from consilience.report.subject import UNREFINED, Result, Subject
 
 NAMED = 5
 """Maximum number of sites that a sentence names."""
@@ -169,7 +169,7 @@ def verdict(result: Result, orders: FederatedComparison | None = None, **known: 
     All rows were at one place, or nothing is known of single sites.
     Not computed this way: Intervals of predictions for single patterns of the covariates.
     """
-    return judge(Subject.of(result, orders=orders, **known) if orders is not None else Subject.of(result, **known))
+    return judge(Subject.of(result, orders=orders, **known))
 
 
 def judge(subject: Subject) -> ReportVerdict:
@@ -417,8 +417,8 @@ def _number_of_experts(subject: Subject) -> Iterator[Point]:
     if orders is not None and orders.best != K:
         yield Point(
             Use.NO,
-            f"The comparison prefers {_count(orders.best, 'kind')} to {K} ({orders.criterion.upper()}): the data "
-            f"do not show that there are {K}.",
+            f"The comparison prefers {orders.best} {'kind' if orders.best == 1 else 'kinds'} to {K} "
+            f"({orders.criterion.upper()}): the data do not show that there are {K}.",
         )
 
 
@@ -465,10 +465,6 @@ def _withheld(subject: Subject) -> Iterator[Point]:
             by_reason.setdefault(reason, []).append(PARTS.get(part, f"of {part_in_words(part)}"))
     for reason, what in by_reason.items():
         yield Point(Use.CARE, f"There are no intervals {' and '.join(what)}: {reason}.")
-
-
-UNREFINED = "without a round of refinement"
-"""VerdictPart of the reason of intervals that one exchange of files does not have."""
 
 
 def _not_computed(subject: Subject) -> Iterator[str]:
@@ -541,10 +537,6 @@ def one_model_bic(subject: Subject) -> float | None:
 def _names(names: list[str]) -> str:
     shown = names if len(names) <= NAMED else [*names[:NAMED], f"{len(names) - NAMED} more"]
     return join_words(shown)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _was(n: int) -> str:

@@ -13,18 +13,14 @@ from typing import Any
 from typer.core import TyperCommand
 
 from consilience._version import __version__
-from consilience.cli.output import Output
+from consilience.cli.output import PAGE, page_stops_nothing
 from consilience.cli.site_page.next_step import opening_of, standings
 from consilience.cli.site_page.parts import page_sections
 from consilience.cli.site_page.state import SiteState
-from consilience.errors import ConsilienceError
 from consilience.kit.folder import SiteFolder
 from consilience.kit.private_files import slug
 from consilience.kit.study_notes import replace_private
 from consilience.report.page import Head, render_page
-
-PAGE = "page.html"
-"""Name of the page in the folder of the site."""
 
 
 def site_page(state: SiteState) -> str:
@@ -63,11 +59,8 @@ def rewrite_page(name: str, where: Path) -> None:
     path = where / slug(name)
     if not path.is_dir():
         return
-    try:
+    with page_stops_nothing():
         write_page(SiteFolder.open(path), option_of(where))
-    except Exception as error:  # noqa: BLE001 - the result of the command stands, whatever is wrong with the page
-        said = str(error) if isinstance(error, ConsilienceError) else type(error).__name__
-        Output().say(f"{PAGE} was not written: {said}", style="yellow")
 
 
 def option_of(where: Path) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from consilience.cli.output import plain_time
 from consilience.errors import ConsilienceError
 from consilience.files.json_text import parse_json, read_text
 from consilience.kit import serving
@@ -121,7 +122,7 @@ def live_blocks(live: LiveState) -> tuple[Block, ...]:
         ("Signed by", ", ".join(live.signed_by) or NOBODY),
     ]
     facts += _asked(live)
-    seen = str(live.program.get("seen", "")).replace("T", " ").removesuffix("Z")
+    seen = plain_time(str(live.program.get("seen", "")))
     tag = WORDS.get(live.word, (Tag(live.word, "note"), _at_rest))[0]
     facts.append(("State", Tag(tag.said, tag.css, f"The program wrote last at {seen} UTC." if seen else "")))
     note = "The program answers nothing outside of the mandate, and the limits of the policy hold in any case."

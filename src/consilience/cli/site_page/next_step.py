@@ -9,7 +9,8 @@ from typing import Any
 
 from consilience.cli.preview import fields_of, final_lines
 from consilience.cli.site_page.live_run import live_step
-from consilience.cli.site_page.state import SiteState, count_numbers
+from consilience.cli.site_page.state import SiteState
+from consilience.files.json_text import count_numbers
 from consilience.kit import ledger
 from consilience.kit.private_files import slug
 from consilience.kit.release import FitReport

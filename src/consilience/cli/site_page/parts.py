@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from consilience._version import __version__
-from consilience.cli.preview import FIELDS, NOISY_FIELDS, RULES, UNSAID, WAYS, attack_lines, fields_of
+from consilience.cli.output import plain_time
+from consilience.cli.preview import FIELDS, IN_ENVELOPE, NOISY_FIELDS, RULES, UNSAID, WAYS, attack_lines, fields_of
 from consilience.cli.site_page.live_run import live_blocks
 from consilience.cli.site_page.next_step import STATES, Standing
-from consilience.cli.site_page.state import SiteState, count_numbers
+from consilience.cli.site_page.state import SiteState
+from consilience.files.json_text import count_numbers
 from consilience.files.noisy_file import NoisyFile
 from consilience.kit import ledger
 from consilience.kit.policy.rules import Check
 from consilience.kit.release import LastFit
-from consilience.kit.spending import NOT_COVERED
+from consilience.kit.spending import NOT_COVERED, say_spent
 from consilience.kit.study import Study
 from consilience.kit.study_notes import ColumnNote, StudyNotes
 from consilience.kit.study_words import governance_of, words_of
@@ -75,7 +77,7 @@ def _asked(state: SiteState, study: Study | None, found: Sequence[Standing]) -> 
         blocks.append(Facts(tuple(facts)))
         if any(value is NOT_STATED for _, value in facts):
             blocks.append(Note("Ask the coordinator for what is not stated before anything leaves."))
-    rows = tuple((state.name_of(e.study), f"{e.study[:23]}…", _when(e.time), STATES[e.state][0]) for e in found)
+    rows = tuple((state.name_of(e.study), f"{e.study[:23]}…", plain_time(e.time), STATES[e.state][0]) for e in found)
     if rows:
         blocks.append(Table("Studies at this site.", ("study", "hash", "since", "state"), rows))
     return Section("What is asked", "asked", tuple(blocks) or ("No study was looked at here yet.",))
@@ -93,10 +95,6 @@ def _label(words: Words, study: Study, name: str) -> str:
     return name if label == name else f"{label} ({name})"
 
 
-def _when(time: str) -> str:
-    return time.replace("T", " ").removesuffix("Z")
-
-
 def _read(notes: StudyNotes | None, study: Study | None) -> Iterator[Section]:
     """Yield what the table gave: the flow, and its columns."""
     if notes is None or notes.reading is None or study is None:
@@ -105,7 +103,7 @@ def _read(notes: StudyNotes | None, study: Study | None) -> Iterator[Section]:
     rows = tuple(_column_row(_label(words, study, each.name), each, reading.fewest) for each in reading.columns)
     blocks: list[Block] = [
         "If a mean or a unit looks wrong here, stop and correct the table: others see only the means.",
-        Facts((("Table", reading.table_path), ("Read", f"{_when(reading.time)} UTC"))),
+        Facts((("Table", reading.table_path), ("Read", f"{plain_time(reading.time)} UTC"))),
         Bullets(tuple(("", line) for line in reading.lines)),
     ]
     if rows:
@@ -147,7 +145,7 @@ def _leaves(last: LastFit | None) -> Iterator[Section]:
     fields = tuple((meaning[name], _said_count(value)) for name, _, value in fields_of(report.file))
     blocks: list[Block] = [
         "One file for people to read, without any row. Its parts, and how many numbers each has:",
-        Table("What the file has.", ("part", "numbers"), (*fields, (ENVELOPE, "")), (1,), long=True),
+        Table("What the file has.", ("part", "numbers"), (*fields, (IN_ENVELOPE, "")), (1,), long=True),
     ]
     if report.checks:
         note = "Closest to its limit first, and of each rule the closest case. What was found stays here."
@@ -160,9 +158,6 @@ def _leaves(last: LastFit | None) -> Iterator[Section]:
 
 def _said_count(value: Any) -> str:
     return f"{count_numbers(value):,}" if count_numbers(value) else ""
-
-
-ENVELOPE = "time of release, place in the ledger, version of the kit, signature"
 
 
 PARTS = {"rows_per_expert": "rows of an expert", "rows_per_class": "rows of a class of the covariates"}
@@ -205,13 +200,9 @@ def _about_one(last: LastFit | None) -> Iterator[Section]:
 def _budget(state: SiteState) -> Section:
     """Return what answers with noise have spent, and on what."""
     found = state.budget
-    spent = (
-        f"Spent: ε = {found['epsilon']:.3g} of {found['max_epsilon_ever']:g}, at δ = {found['delta']:g}. One more "
-        f"study may have ε = {found['left']:.3g} at most. All answers with noise of this folder count, over any table."
-    )
-    blocks: list[Block] = [spent]
+    blocks: list[Block] = [say_spent(found)]
     rows = tuple(
-        (state.name_of(each["study"]), f"{each['answers']:,}", _when(each["first"]), _when(each["last"]),
+        (state.name_of(each["study"]), f"{each['answers']:,}", plain_time(each["first"]), plain_time(each["last"]),
          f"{each['epsilon']:.3g}")
         for each in found["spent_on"]
     )  # fmt: skip
@@ -241,7 +232,7 @@ def _left_row(state: SiteState, entry: ledger.Entry) -> tuple[Cell, ...]:
     who = str(details.get("approved_by") or "")
     return (
         str(entry.number),
-        _when(entry.time),
+        plain_time(entry.time),
         state.name_of(state.study_of(entry)),
         _what_left(entry),
         size,
@@ -275,7 +266,7 @@ def _ledger(state: SiteState) -> Section:
     """Return the ledger in words."""
     entries = state.entries[-MOST_ENTRIES:]
     rows = tuple(
-        (str(e.number), _when(e.time), SAID_OF.get(e.kind, e.kind), state.name_of(state.study_of(e)), _by_whom(e))
+        (str(e.number), plain_time(e.time), SAID_OF.get(e.kind, e.kind), state.name_of(state.study_of(e)), _by_whom(e))
         for e in entries
     )
     note = f"The chain of its {len(state.entries):,} entries is whole."

@@ -14,7 +14,7 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.release import LastFit
 from consilience.kit.spending import budget_document
 from consilience.kit.study import Study
-from consilience.kit.study_notes import StudyNotes, notes_of, now
+from consilience.kit.study_notes import StudyNotes, notes_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class SiteState:
         return cls(
             folder.name,
             there,
-            now(),
+            ledger.time_text(),
             entries,
             policy,
             folder.public_key,
@@ -116,12 +116,3 @@ def _why_invalid(folder: SiteFolder, last: LastFit) -> str:
     except RefusedError as error:
         return str(error)
     return ""
-
-
-def count_numbers(value: Any) -> int:
-    """Count the numbers in a JSON value."""
-    if isinstance(value, Mapping):
-        return sum(map(count_numbers, value.values()))
-    if isinstance(value, list):
-        return sum(map(count_numbers, value))
-    return int(isinstance(value, int | float) and not isinstance(value, bool))

@@ -12,7 +12,6 @@ from consilience.report.kind_effects import KindEffect, change_in_units
 from consilience.report.kinds import RowKind, spread_sentence
 from consilience.report.page import Block, Card, Cards, Figure, Note, Panel, Section, Table
 from consilience.report.scale import (
-    INVERSE,
     UNDO,
     ChangeScale,
     capitalise,
@@ -31,7 +30,7 @@ from consilience.report.typical import (
     moving_columns,
     name_row,
 )
-from consilience.report.wording import with_article
+from consilience.report.wording import Back, with_article
 
 ON_CARDS = 6
 """Maximum number of effects on the card of a kind: the strongest."""
@@ -41,6 +40,7 @@ ON_PAGE = 9
 """Maximum number of typical rows with a picture."""
 SITES_DRAWN = 30
 """Maximum number of sites with a line of their own."""
+NAMES_OF_COLOURS = ("blue", "orange", "green", "purple", "ochre", "grey")
 
 
 def percent(share: float) -> str:
@@ -81,7 +81,7 @@ def holds_for(findings: Findings) -> str:
         place += len(column.terms)
         if column.is_category or not np.isfinite(deviation) or is_binary(mean, deviation):
             continue
-        ends = [INVERSE[rule.transform](rule.centre + rule.scale * (mean + z * deviation)) for z in (-MIDDLE, MIDDLE)]
+        ends = rule.original(mean + deviation * np.array([-MIDDLE, MIDDLE])).tolist()
         low = ends[0] if rule.low is None else max(ends[0], rule.low)
         high = ends[1] if rule.high is None else min(ends[1], rule.high)
         unit = words.column(column.name).unit or rule.unit
@@ -122,11 +122,7 @@ def _card(findings: Findings, i: int, kind: RowKind) -> Card:
         known = np.isfinite(low) and np.isfinite(high)
         interval = f"95 % interval {shown[1]} to {shown[2]}" if known else "no interval"
         what = f"typical {findings.response}" if not is_class else f"chance of {findings.response}"
-        said = (
-            f"{what} of an average {words.rows[0]} ({interval}); "
-            if share
-            else f"{what} of an average {words.rows[0]} ({interval})."
-        )
+        said = f"{what} of an average {words.rows[0]} ({interval}){'; ' if share else '.'}"
     listed = _strongest(findings, kind)
     text = f"{said}{share} {spread_sentence(model, words, kind)}".strip()
     return Card(kind.title, big, text[:1].upper() + text[1:], tuple(listed), i)
@@ -138,17 +134,13 @@ def _strongest(findings: Findings, kind: RowKind) -> list[str]:
     kept = sorted(own, key=lambda each: (not each.is_shown, -_sureness(each)))[:ON_CARDS]
     chosen = [each for each in own if each in kept]
     more = [f"and {len(own) - len(chosen)} more: see below"] if len(own) > len(chosen) else []
-    return [f"{_of_response(each)}{each.step.title}: {findings.scale.sentence(*each.all)}" for each in chosen] + more
+    return [f"{each.title}: {findings.scale.sentence(*each.all)}" for each in chosen] + more
 
 
 def _sureness(effect: KindEffect) -> float:
     """Return the size of an effect in half-widths of its interval; its size where it has none."""
     estimate, low, high = effect.all
     return abs(estimate) / (high - low) if np.isfinite(high - low) and high > low else abs(estimate)
-
-
-def _of_response(effect: KindEffect) -> str:
-    return f"{effect.response}: " if effect.response else ""
 
 
 # ---------------------------------------------------------------------- who belongs where
@@ -166,18 +158,11 @@ def member_section(findings: Findings) -> Section | None:
     if not moving_columns(model):
         return None
     blocks: list[Block] = [*_said_of_chances(findings), _gate_figure(findings)]
-    thin = (
-        f" Thin lines are the models of single {words.sites[1]}: they show how much these vary."
-        if _site_lines(findings)
-        else ""
-    )
-    known = "gate" not in model.inference_.withheld
-    tests = (
-        "The supplement has the coefficients with their intervals."
-        if known
-        else "No interval is drawn, because none was computed."
-    )
-    return Section("Who belongs where", "members", (*blocks, Note(f"{tests}{thin}")))
+    thin = f" Thin lines are the models of single {words.sites[1]}: they show how much these vary."
+    known = "The supplement has the coefficients with their intervals."
+    if "gate" in model.inference_.withheld:
+        known = "No interval is drawn, because none was computed."
+    return Section("Who belongs where", "members", (*blocks, Note(f"{known}{thin * _site_lines(findings)}")))
 
 
 def _said_of_chances(findings: Findings) -> list[str]:
@@ -273,15 +258,8 @@ def effect_section(findings: Findings) -> Section | None:
     if shared:
         note += " Effects that are alike in all kinds were set to be so before the fit; that they are is no finding."
     header = ("effect", *(kind.title for kind in kinds))
-    table = Table(
-        f"What goes with {what}{', within each kind' if len(kinds) > 1 else ''}.",
-        header,
-        tuple(rows),
-        (),
-        note,
-        "effects",
-        len(rows) > 24,
-    )
+    caption = f"What goes with {what}{', within each kind' if len(kinds) > 1 else ''}."
+    table = Table(caption, header, tuple(rows), (), note, "effects", len(rows) > 24)
     chance = (
         " Each interval is for one statement by itself: of 20 such intervals about one misses the truth by chance, and "
         f"this table has {counted}."
@@ -316,7 +294,7 @@ def _effects_in_units(findings: Findings) -> list[Block]:
 
 def prediction_section(findings: Findings) -> Section | None:
     """Return what to expect for typical rows."""
-    found, words, kinds = findings.predictions, findings.words, findings.kinds
+    found, words = findings.predictions, findings.words
     if not found:
         return None
     unit = f" in {words.response.unit}" if words.response.unit else ""
@@ -329,16 +307,13 @@ def prediction_section(findings: Findings) -> Section | None:
     small = (
         f"Rows {stated}. {rest} This is for groups of such {words.rows[1]}, no forecast for one, and has no interval."
     )
-    title = f"What to expect{unit}" if len(kinds) > 1 or unit else "What to expect"
-    return Section(title, "expect", (*blocks, table, Note(small)))
+    return Section(f"What to expect{unit}", "expect", (*blocks, table, Note(small)))
 
 
 def _prediction_table(findings: Findings, unit: str) -> Table:
     model, words, kinds = findings.subject.model, findings.words, findings.kinds
-    several = len(kinds) > 1
-    chances = tuple(f"chance of {kind.name}" for kind in kinds[-1:] if len(kinds) == 2) or tuple(
-        f"chance of {kind.name}" for kind in kinds if several
-    )
+    shown = kinds[-1:] if len(kinds) == 2 else kinds if len(kinds) > 1 else ()
+    chances = tuple(f"chance of {kind.name}" for kind in shown)
     if has_quantiles(model):
         expected: tuple[str, ...] = (f"half are below{unit}", f"9 of 10 are below{unit}")
     else:
@@ -347,13 +322,8 @@ def _prediction_table(findings: Findings, unit: str) -> Table:
         )
     rows = tuple(_prediction_row(findings, each, len(chances)) for each in findings.predictions)
     header = (words.rows[0], *chances, *expected)
-    return Table(
-        f"{capitalise(findings.response)} of typical {words.rows[1]}.",
-        header,
-        rows,
-        tuple(range(1, len(header))),
-        key="predictions",
-    )
+    caption = f"{capitalise(findings.response)} of typical {words.rows[1]}."
+    return Table(caption, header, rows, tuple(range(1, len(header))), key="predictions")
 
 
 def _prediction_row(findings: Findings, each: Prediction, chances: int) -> tuple[str, ...]:
@@ -365,13 +335,15 @@ def _prediction_row(findings: Findings, each: Prediction, chances: int) -> tuple
 def _density_figure(findings: Findings, unit: str) -> Figure | None:
     """Draw the response of each typical row: one area for each kind."""
     model, words, kinds = findings.subject.model, findings.words, findings.kinds
+    if not has_quantiles(model):
+        return None
     X = encode_rows(model, [each.values for each in findings.predictions])
-    low, high = (model.mixture_.quantile(X, p) for p in (0.003, 0.997)) if has_quantiles(model) else (X[:, 0], X[:, 0])
+    low, high = (model.mixture_.quantile(X, p) for p in (0.003, 0.997))
     x = np.linspace(low.min(), high.max(), 91)
     layers = [kind_densities(model, kinds, each.values, x) for each in findings.predictions]
-    if any(layer is None for layer in layers):
-        return None
     drawn = [layer for layer in layers if layer is not None]
+    if len(drawn) < len(layers):
+        return None
     top = max(float(layer.max()) for layer in drawn)
     ticks = _ticks(float(x[0]), float(x[-1]), words.response.back)
     panels = []
@@ -382,22 +354,16 @@ def _density_figure(findings: Findings, unit: str) -> Figure | None:
         median = float(model.mixture_.quantile(row[None], 0.5)[0])
         picture = svg.densities(list(x), [list(v) for v in layer], median, ticks=ticks, alt=alt, top=1.05 * top)
         panels.append(Panel(capitalise(each.name), picture, -1, below))
-    names = "; ".join(
-        f"{('blue', 'orange', 'green', 'purple', 'ochre', 'grey')[svg.colour(i)]}: {kind.name}"
-        for i, kind in enumerate(kinds)
-    )
-    note = (
-        f"{capitalise(names)}. Areas are their chances, the line is the median."
-        if len(kinds) > 1
-        else "The line is the median."
-    )
-    scale = " The axis is logarithmic." if words.response.back == "exp" else ""
-    return Figure(
-        f"{capitalise(findings.response)}{unit} of typical {words.rows[1]}.", note + scale, (("", tuple(panels)),), 3
-    )
+    names = "; ".join(f"{NAMES_OF_COLOURS[svg.colour(i)]}: {kind.name}" for i, kind in enumerate(kinds))
+    note = "The line is the median."
+    if len(kinds) > 1:
+        note = f"{capitalise(names)}. Areas are their chances, the line is the median."
+    note += " The axis is logarithmic." if words.response.back == "exp" else ""
+    caption = f"{capitalise(findings.response)}{unit} of typical {words.rows[1]}."
+    return Figure(caption, note, (("", tuple(panels)),), 3)
 
 
-def _ticks(low: float, high: float, back: str) -> list[tuple[float, str]]:
+def _ticks(low: float, high: float, back: Back) -> list[tuple[float, str]]:
     if back == "exp":
         return [(float(np.log(v)), in_numbers(v)) for v in svg.log_ticks(float(np.exp(low)), float(np.exp(high)))]
-    return [(v, in_numbers(round(UNDO[back](v), 10))) for v in svg.nice_values(low, high, 5)]
+    return [(v, in_numbers(round(float(UNDO[back](np.asarray(v))), 10))) for v in svg.nice_values(low, high, 5)]

@@ -30,15 +30,8 @@ def number_section(findings: Findings) -> Section | None:
     if len(rows) < 2:
         return None
     what = f"Is {count_word(K)} the right number?" if K > 1 else "Is one model enough?"
-    table = Table(
-        "Number of kinds by Schwarz’s criterion.",
-        ("kinds", "BIC", "remark"),
-        tuple(rows),
-        (1,),
-        "Less is better.",
-        "number-of-kinds",
-    )
-    blocks: list[Block] = [table]
+    header, caption = ("kinds", "BIC", "remark"), "Number of kinds by Schwarz’s criterion."
+    blocks: list[Block] = [Table(caption, header, tuple(rows), (1,), "Less is better.", "number-of-kinds")]
     if any(row[1] == "—" for row in rows):
         blocks.append(
             Note(
@@ -95,16 +88,8 @@ def _rivals(subject: Subject) -> list[Block]:
     own = subject.model.log_likelihood_
     shown = [(name.replace("all rows", f"all {subject.words.rows[1]}"), value) for name, value in known]
     rows = tuple((name, write_minus(f"{value:,.1f}")) for name, value in (("this result", own), *shown))
-    return [
-        Table(
-            "Log-likelihood beside simpler models.",
-            ("model", "log-likelihood"),
-            rows,
-            (1,),
-            "More is better.",
-            "simpler-models",
-        )
-    ]
+    caption, header = "Log-likelihood beside simpler models.", ("model", "log-likelihood")
+    return [Table(caption, header, rows, (1,), "More is better.", "simpler-models")]
 
 
 # ---------------------------------------------------------------------- the model on rows
@@ -253,27 +238,19 @@ def _on_files(subject: Subject) -> list[Block]:
 def _answers(subject: Subject, record: Exchanged) -> list[Block]:
     """Return what was asked, and how many bytes left each site."""
     site = subject.words.sites[0]
+    seen = {True: "the sum alone", False: f"the answer of each {site}"}
     asked = tuple(
-        (
-            in_study_words(subject, each.discloses),
-            str(each.times),
-            "the sum alone" if each.request == "Total" else f"the answer of each {site}",
-        )
+        (in_study_words(subject, each.discloses), str(each.times), seen[each.request == "Total"])
         for each in record.asked
     )
     rows = tuple((each.site, f"{each.answers:.0f}", f"{each.size:,.0f}") for each in record.answered)
+    header = ("what an answer has", "times", "what the coordinator sees")
     times = f"{record.rounds} {'round' if record.rounds == 1 else 'rounds'}"
     return [
         f"{times}; {record.received:,} bytes came from the {subject.words.sites[1]}. No record left one.",
         *(f"Limit of the run: {in_study_words(subject, each)}." for each in record.limits),
         *([f"Noise was added: {subject.privacy}."] if subject.privacy else []),
-        Table(
-            "What was asked.",
-            ("what an answer has", "times", "what the coordinator sees"),
-            asked,
-            (1,),
-            key="questions",
-        ),
+        Table("What was asked.", header, asked, (1,), key="questions"),
         Table(f"Answers of each {site}.", (site, "answers", "bytes"), rows, (1, 2), key="answers", long=len(rows) > 24),
     ]
 

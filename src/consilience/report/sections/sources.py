@@ -37,17 +37,11 @@ def site_section(findings: Findings) -> Section | None:
     if subject.evidence is None and not subject.characteristics:
         return None
     blocks: list[Block] = [_flow(subject)]
+    caption = f"{words.rows[1].capitalize()} by {words.sites[0]}"
     if subject.flow:
-        blocks.append(
-            _plain_table(
-                f"{words.rows[1].capitalize()} by {words.sites[0]}, from those read to those used.",
-                subject.flow,
-                "flow",
-            )
-        )
+        blocks.append(_plain_table(f"{caption}, from those read to those used.", subject.flow, "flow"))
     if subject.characteristics:
-        caption = f"{words.rows[1].capitalize()} by {words.sites[0]}."
-        blocks.append(_plain_table(caption, subject.characteristics, "characteristics", CHARACTERISTICS))
+        blocks.append(_plain_table(f"{caption}.", subject.characteristics, "characteristics", CHARACTERISTICS))
     if subject.sites:
         blocks.append(_site_table(findings))
     return Section(f"{words.rows[1].capitalize()} and {words.sites[1]}", "rows", tuple(blocks))
@@ -113,7 +107,7 @@ def agreement_section(findings: Findings) -> Section | None:
     shares = None if subject.evidence is None else subject.evidence.shares
     if not drawn and shares is None and not any(each.without for each in findings.effects):
         return None
-    blocks: list[Block] = [*_words_on_agreement(findings)]
+    blocks: list[Block] = list(_words_on_agreement(findings))
     if shares is not None:
         blocks.append(_share_table(findings, shares))
     if drawn and len(drawn[0].sites) <= SITES_DRAWN:
@@ -173,7 +167,8 @@ def interval_of(ends: tuple[float, float]) -> str:
 
 
 def _interval_of(ends: tuple[float, float]) -> str:
-    return f" ({interval_of(ends)})" if isfinite(ends[0]) else ""
+    said = interval_of(ends)
+    return f" ({said})" if said else ""
 
 
 def p_value(p: float) -> str:
@@ -264,8 +259,8 @@ def _largest_changes(findings: Findings, own: list[KindEffect]) -> Table:
     for each in own:
         unit, value = max(each.without.items(), key=lambda item: abs(item[1] - each.all[0]))
         digits = min(scale.digits(each.all[0]) + 1, 4)
-        name = f"{f'{each.response}: ' if each.response else ''}{each.step.title}{_within(findings, each)}"
-        rows.append((name, scale.number(each.all[0], digits), unit, scale.number(value, digits)))
+        before, then = scale.number(each.all[0], digits), scale.number(value, digits)
+        rows.append((f"{each.title}{_within(findings, each)}", before, unit, then))
     site = findings.words.sites[0]
     header = ("effect", "all", "changes most without", "then")
     note = f"{scale.heading}.".capitalize()
@@ -285,7 +280,7 @@ def _table_without(findings: Findings, own: list[KindEffect], units: list[str]) 
                 values = [each.without.get(unit, np.nan) for unit in units]
                 digits = min(scale.digits(each.all[0]) + 1, 4)
                 cells = (scale.number(v, digits) if isfinite(v) else "—" for v in (each.all[0], *values))
-                rows.append((f"{f'{each.response}: ' if each.response else ''}{each.step.title}", *cells))
+                rows.append((each.title, *cells))
     header = ("effect", "all", *(f"without {unit}" for unit in units))
     site = findings.words.sites[0]
     return Table(

@@ -8,7 +8,7 @@ import numpy as np
 
 from consilience.fitted.protocols import expert_term_names, parameter_table, response_names, term_names
 from consilience.report.findings import Findings
-from consilience.report.page import Block, Facts, Note, Section, Table
+from consilience.report.page import Facts, Note, Section, Table
 from consilience.report.scale import round_to, write_minus
 from consilience.report.sections.found import percent
 from consilience.report.sections.sources import interval_of, p_value
@@ -32,32 +32,19 @@ def parameter_section(findings: Findings) -> Section:
         figures = (_format(table[name][i]) for name in ("estimate", "std_error", "lower", "upper"))
         term = terms[table["term"][i]] if part == "expert" else table["term"][i] or "—"
         rows.append((names[table["expert"][i]], part.replace("_", " "), *of, term, *figures))
-    header = (
-        "kind",
-        "part",
-        *(("response",) if several else ()),
-        "term",
-        "estimate",
-        "standard error",
-        "lower",
-        "upper",
-    )
-    first = len(header) - 4
-    numbers = tuple(range(first, first + 4))
-    caption = "All parameters with 95 % intervals."
+    named = ("estimate", "standard error", "lower", "upper")
+    header = ("kind", "part", *(("response",) if several else ()), "term", *named)
+    numbers = tuple(range(len(header) - len(named), len(header)))
     note = (
         "On the scale of the software, for terms as the study transforms and scales them; “expert” is the model of the "
         "response within a kind."
     )
-    blocks: list[Block] = [
-        Table(caption, header, tuple(rows), numbers, note, "parameters", True),
-        _expert_numbers(findings),
-    ]
-    return Section("Supplement: all numbers", "supplement", tuple(blocks), True)
+    found = Table("All parameters with 95 % intervals.", header, tuple(rows), numbers, note, "parameters", True)
+    return Section("Supplement: all numbers", "supplement", (found, _expert_numbers(findings)), True)
 
 
 def _format(value: float) -> str:
-    return f"{value:.4g}".replace("-", "−") if isfinite(value) else "—"
+    return write_minus(f"{value:.4g}") if isfinite(value) else "—"
 
 
 def _expert_numbers(findings: Findings) -> Note:
@@ -71,7 +58,7 @@ def supplement_section(findings: Findings) -> Section:
     return Section(
         f"Supplement: {findings.words.sites[1]} and computation",
         "computation",
-        (*blocks, *_convergence(findings)),
+        (*blocks, _convergence(findings)),
         True,
     )
 
@@ -80,7 +67,7 @@ def _site_effects(findings: Findings) -> Table | None:
     rows: list[tuple[str, ...]] = []
     for each in findings.effects:
         if each.sites:
-            rows.append((f"{each.kind.title}: {each.step}{f', {each.response}' if each.response else ''}",))
+            rows.append((each.whole_title,))
             digits = findings.scale.digits(each.all[0])  # those of the forest
             for site in each.sites:
                 weight = percent(site.weight) if isfinite(site.weight) else "—"
@@ -100,16 +87,9 @@ def _heterogeneity(findings: Findings) -> Table | None:
         found = each.agreement
         if found is not None:
             ends = [findings.scale.number(end) for end in found.next_site]
-            rows.append(
-                (
-                    f"{each.kind.title}: {each.step}{f', {each.response}' if each.response else ''}",
-                    percent(found.I2),
-                    interval_of(found.I2_interval) or "—",
-                    round_to(found.tau),
-                    p_value(found.p),
-                    f"{ends[0]} to {ends[1]}" if isfinite(found.next_site[0]) else "—",
-                )
-            )
+            further = f"{ends[0]} to {ends[1]}" if isfinite(found.next_site[0]) else "—"
+            between = percent(found.I2), interval_of(found.I2_interval) or "—", round_to(found.tau), p_value(found.p)
+            rows.append((each.whole_title, *between, further))
     if not rows:
         return None
     site = findings.words.sites[0]
@@ -118,15 +98,8 @@ def _heterogeneity(findings: Findings) -> Table | None:
         f"τ: standard deviation between {findings.words.sites[1]} on the scale of the software, for the step; p of "
         f"Cochran’s Q; the last column is a 95 % prediction interval ({findings.scale.heading})."
     )
-    return Table(
-        f"Differences between {findings.words.sites[1]}.",
-        header,
-        tuple(rows),
-        (1, 2, 3, 4, 5),
-        note,
-        "heterogeneity",
-        len(rows) > 24,
-    )
+    caption = f"Differences between {findings.words.sites[1]}."
+    return Table(caption, header, tuple(rows), (1, 2, 3, 4, 5), note, "heterogeneity", len(rows) > 24)
 
 
 def _plan(findings: Findings) -> Table | None:
@@ -140,32 +113,22 @@ def _plan(findings: Findings) -> Table | None:
         rows.append((name, *cells, ", ".join(str(j + 1) for j in np.flatnonzero(labels < 0))))
     header = (findings.words.sites[0], *(kind.title for kind in findings.kinds), "not used")
     note = f"Numbers in the file of each {findings.words.sites[0]}, which has its own order, counted from 1."
-    return Table(
-        f"Which component of {with_article(findings.words.sites[0])} became which kind.",
-        header,
-        tuple(rows),
-        (),
-        note,
-        "matching",
-        len(rows) > 24,
-    )
+    caption = f"Which component of {with_article(findings.words.sites[0])} became which kind."
+    return Table(caption, header, tuple(rows), (), note, "matching", len(rows) > 24)
 
 
-def _convergence(findings: Findings) -> list[Block]:
+def _convergence(findings: Findings) -> Facts:
     model = findings.subject.model
     one = findings.subject.is_from_files
-    facts = (
+    likelihood = write_minus(f"{model.log_likelihood_:,.3f}")
+    return Facts((
         ("end", "combined in one exchange of files" if one else str(model.stop_reason_)),
         ("iterations", f"{model.n_iter_}"),
-        (
-            "log-likelihood",
-            f"{write_minus(f'{model.log_likelihood_:,.3f}')}{' (estimated from the files)' if one else ''}",
-        ),
+        ("log-likelihood", f"{likelihood}{' (estimated from the files)' if one else ''}"),
         ("parameters", f"{model.n_parameters_}"),
         ("searches", str(model.starts_)),
         ("standard errors", f"{model.inference_.kind}"),
-    )
-    return [Facts(facts)]
+    ))  # fmt: skip
 
 
 # ---------------------------------------------------------------------- checklists
