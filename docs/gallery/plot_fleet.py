@@ -9,6 +9,8 @@ belongs to the *device*, not to a single reading. The devices are connected to f
 gateways, and readings do not leave their gateway.
 """
 
+# sphinx_gallery_thumbnail_number = -1
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -72,18 +74,27 @@ print("devices by true behaviour (rows) and estimated behaviour (columns):")
 print(counts)
 
 # %%
+# Pictures
+# --------
+# This is what the gateways have: readings without labels.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), sharex=True, sharey=True, layout="constrained")
-left.scatter(outside, power, s=2, color="0.6", linewidths=0)
-left.set(title="Readings without labels", xlabel="outside (°C)", ylabel="power (kW)")
+figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+axes.scatter(outside, power, s=2, color="0.6", linewidths=0)
+axes.set(xlabel="outside (°C)", ylabel="power (kW)")
+axes.spines[["top", "right"]].set_visible(False)
+plt.show()
+
+# %%
+# And this is what the model found: three regressions, with their shares of the devices.
+
+figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
 grid = np.linspace(outside.min(), outside.max(), 50)
 for k, colour in enumerate(["#0072B2", "#D55E00", "#009E73"]):
     mine = found == k
-    right.scatter(outside[mine], power[mine], s=2, color=colour, alpha=0.35, linewidths=0)
+    axes.scatter(outside[mine], power[mine], s=2, color=colour, alpha=0.35, linewidths=0)
     share = model.weights_[k]
-    right.plot(grid, model.intercept_[k] + model.coef_[k, 0] * grid, color=colour, lw=2.5, label=f"{share:.0%}")
-right.set(title="Fitted regressions and mixture weights", xlabel="outside (°C)")
-right.legend(frameon=False)
-for axes in (left, right):
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.plot(grid, model.intercept_[k] + model.coef_[k, 0] * grid, color=colour, lw=2.5, label=f"{share:.0%}")
+axes.set(xlabel="outside (°C)", ylabel="power (kW)")
+axes.legend(frameon=False)
+axes.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -7,7 +7,7 @@ own patients and sends it once; `OneShot` combines the answers and refines the r
 The result says how much hospitals differ, coefficient by coefficient, and names a hospital that does not fit.
 """
 
-# sphinx_gallery_thumbnail_number = -1
+# sphinx_gallery_thumbnail_number = 1
 
 import textwrap
 import warnings
@@ -66,12 +66,20 @@ for line in str(result.record).splitlines():
     print(textwrap.fill(line, 100, subsequent_indent="    "))
 
 # %%
-# Picture
-# -------
+# Pictures
+# --------
 # Squares are the estimates of the hospitals, with an area proportional to their precision, and the diamond is that of
 # the joint model. I² is the share of the differences that sampling does not explain.
 
-figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-for term, axes in zip(("age", "highest pulse", "ST depression"), panels, strict=True):
-    plot.sites(result, term, ax=axes)
+plot.sites(result, "ST depression")
+plt.show()
+
+# %%
+
+plot.sites(result, "highest pulse")
+plt.show()
+
+# %%
+
+plot.sites(result, "age")
 plt.show()

@@ -8,7 +8,7 @@ the experts, Poisson regressions, read one column, and the gate reads another: `
 `gate_features` (concomitant variables in R's flexmix, where this example comes from).
 """
 
-# sphinx_gallery_thumbnail_number = -1
+# sphinx_gallery_thumbnail_number = 1
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,14 +51,17 @@ for name, other in (("share of sales", model), ("nothing", constant.fit(X, y)), 
     print(f"gate on {name:14}  BIC {other.bic(X, y):.1f}")
 
 # %%
-# Picture
-# -------
-# On the left the experts, with a square root scale of the counts, on the right the gate.
+# Pictures
+# --------
+# The experts, with a square root scale of the counts:
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-plot.experts(model, X, y, "log spending", ax=left).get_legend().remove()
-left.set_yscale("function", functions=(lambda v: np.sqrt(np.maximum(v, 0)), np.square))
-left.set(ylim=(0, 1.15 * y.max()), yticks=[0, 5, 20, 50, 100, 170], xlabel="log spending (million dollars)")
-plot.gate(model, X, "log share of sales", ax=right)
-right.set_xlabel("log share of sales that goes into research")
+axes = plot.experts(model, X, y, "log spending")
+axes.set_yscale("function", functions=(lambda v: np.sqrt(np.maximum(v, 0)), np.square))
+axes.set(ylim=(0, 1.15 * y.max()), yticks=[0, 5, 20, 50, 100, 170], xlabel="log spending (million dollars)")
+plt.show()
+
+# %%
+# The gate:
+
+plot.gate(model, X, "log share of sales").set_xlabel("log share of sales that goes into research")
 plt.show()

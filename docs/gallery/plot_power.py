@@ -43,16 +43,21 @@ model = MixtureOfExpertsRegressor(
 print(model.to_frame().query("part == 'expert'").round(2).to_string(index=False))
 
 # %%
-# Picture
-# -------
-# Above, a twentieth of the hours with the three regressions; below, which regime holds at which hour.
+# Pictures
+# --------
+# A twentieth of the hours, with the three regressions:
 
-figure, (upper, lower) = plt.subplots(2, 1, figsize=(7, 6.4), height_ratios=[3, 2], layout="constrained")
 some = np.random.default_rng(0).choice(len(X), len(X) // 20, replace=False)
-plot.experts(model, X.iloc[some], y.iloc[some], "temperature", ax=upper).set_xlabel("temperature (°C)")
+plot.experts(model, X.iloc[some], y.iloc[some], "temperature").set_xlabel("temperature (°C)")
+plt.show()
+
+# %%
+# Which regime holds at which hour:
+
 clock = np.linspace(0, 24, 241)
 angle = 2 * np.pi * clock / 24
 probability = model.predict_gate(pd.DataFrame({"temperature": 0.0, "sine": np.sin(angle), "cosine": np.cos(angle)}))
-lower.stackplot(clock, probability.T, colors=["#0072B2", "#D55E00", "#009E73"], alpha=0.85)  # as above
-lower.set(xlabel="hour of the day", ylabel="gate probability", xticks=range(0, 25, 3), xlim=(0, 24), ylim=(0, 1))
+figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+axes.stackplot(clock, probability.T, colors=["#0072B2", "#D55E00", "#009E73"], alpha=0.85)  # as above
+axes.set(xlabel="hour of the day", ylabel="gate probability", xticks=range(0, 25, 3), xlim=(0, 24), ylim=(0, 1))
 plt.show()

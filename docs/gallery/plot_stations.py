@@ -57,12 +57,15 @@ print(*result.sites, sep="\n")
 print(result.model.summary())
 
 # %%
-# Picture
-# -------
-# On the left, how far the fit of each station was drawn to the centre; the four stations outside the city are last. On
-# the right, the coefficient of the wind on days with little dust, at each station and at the centre.
+# Pictures
+# --------
+# How far the fit of each station was drawn to the centre; the four stations outside the city are last.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
-plot.sharing(result, ax=left)
-plot.sites(result, "wind", expert=int(result.model.intercept_.argmin()), ax=right)
+plot.sharing(result)
+plt.show()
+
+# %%
+# The coefficient of the wind on days with little dust, at each station and at the centre:
+
+plot.sites(result, "wind", expert=int(result.model.intercept_.argmin()))
 plt.show()

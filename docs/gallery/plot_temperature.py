@@ -7,7 +7,7 @@ as its only covariate is a line with a break whose date is estimated: the expert
 says when one takes over from the other.
 """
 
-# sphinx_gallery_thumbnail_number = -1
+# sphinx_gallery_thumbnail_number = 1
 
 import warnings
 
@@ -57,16 +57,21 @@ early, late = np.quantile(breaks, [0.05, 0.95])
 print(f"The slope changes in {break_of(model):.0f}; 90 % of the repeated fits put it from {early:.0f} to {late:.0f}.")
 
 # %%
-# Picture
-# -------
-# Above are the two trends with their confidence bands, below the breaks of the repeated fits.
+# Pictures
+# --------
+# The two trends with their confidence bands, and the year of the break:
 
-figure, (upper, lower) = plt.subplots(2, 1, sharex=True, figsize=(7, 5), height_ratios=[3, 1], layout="constrained")
-plot.experts(model, X, y, ax=upper)
-upper.set(xlabel="", ylim=(y.min() - 0.2, y.max() + 0.2))
-lower.hist(breaks, bins=np.arange(1880, 2017, 2), color="0.35")
-lower.set(xlabel="year", ylabel="repeated fits")
-for axes in (upper, lower):
-    axes.axvline(break_of(model), color="black", lw=0.9, ls=":", zorder=0)
-    axes.spines[["top", "right"]].set_visible(False)
+axes = plot.experts(model, X, y)
+axes.set(xlabel="year", ylim=(y.min() - 0.2, y.max() + 0.2))
+axes.axvline(break_of(model), color="black", lw=0.9, ls=":", zorder=0)
+plt.show()
+
+# %%
+# The breaks of the repeated fits:
+
+figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
+axes.hist(breaks, bins=np.arange(1880, 2017, 2), color="0.35")
+axes.set(xlabel="year", ylabel="repeated fits", xlim=(X["Year"].min(), X["Year"].max()))
+axes.axvline(break_of(model), color="black", lw=0.9, ls=":", zorder=0)
+axes.spines[["top", "right"]].set_visible(False)
 plt.show()

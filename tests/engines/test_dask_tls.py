@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import runpy
 import shutil
 import signal
 import threading
@@ -104,6 +105,21 @@ def test_a_cluster_with_certificates_gives_the_bits_of_the_reference(
         got = run(totals(mixture, 2), cluster.over(sites, in_memory=True))
     assert tls_address.startswith("tls://127.0.0.1:")
     assert got.value == run(totals(mixture, 2), InProcess().over(sites)).value
+
+
+def test_the_lines_of_the_page_connect(
+    tls_address: str, members: tuple[Member, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "cluster" / "secure.py"
+    for file, name in zip(
+        (members[0].ca, members[0].cert, members[0].key), ("ca.pem", "me.pem", "me.key"), strict=True
+    ):
+        shutil.copy(file, tmp_path / name)
+    lines = page.read_text(encoding="utf-8").replace("tls://scheduler.example:8786", tls_address)
+    (tmp_path / "secure.py").write_text(lines, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with runpy.run_path("secure.py")["cluster"] as cluster:
+        assert cluster._client.scheduler.address == tls_address
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from consilience import MixtureOfExpertsRegressor
-
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]  # those of MLflow and what it imports
-CODE = Path(__file__).parents[2] / "docs" / "how-to" / "mlflow_model.py"
-NEEDS = {"pip_requirements": ["consilience"]}  # otherwise MLflow imports the model in another process to find out
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 @pytest.fixture
@@ -25,30 +24,24 @@ def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return found
 
 
-def fitted() -> tuple[MixtureOfExpertsRegressor, pd.DataFrame]:
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"age": rng.normal(60, 10, 300), "ward": rng.choice(["east", "west"], 300)})
-    y = np.where(rng.random(300) < 0.5, 3 + 0.1 * X["age"], 20 - 0.1 * X["age"]) + 0.5 * rng.normal(size=300)
-    return MixtureOfExpertsRegressor(2, random_state=0, n_init=1).fit(X, y), X
+def run(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """Run a script of the page in a folder that holds what the page has."""
+    shutil.copy(PAGES / "mlflow_model.py", folder)
+    monkeypatch.chdir(folder)
+    return runpy.run_path(str(PAGES / name))
 
 
-def test_the_flavour_of_scikit_learn_logs_and_loads_our_estimators(mlflow) -> None:
-    model, X = fitted()
-    with mlflow.start_run():
-        logged = mlflow.sklearn.log_model(model, name="model", serialization_format="cloudpickle", **NEEDS)
-    again = mlflow.sklearn.load_model(logged.model_uri)
+def test_the_flavour_of_scikit_learn_logs_and_loads_our_estimators(mlflow, tmp_path, monkeypatch) -> None:
+    found = run("mlflow_flavour.py", monkeypatch, tmp_path)
+    again, model, X = found["again"], found["model"], found["X"]
     assert np.array_equal(again.predict(X), model.predict(X))
     assert again.summary() == model.summary()
 
 
-def test_a_model_that_reads_our_json_is_logged_without_a_pickle(mlflow, tmp_path: Path) -> None:
-    model, X = fitted()
-    model.save(tmp_path / "model.json")
-    with mlflow.start_run():
-        logged = mlflow.pyfunc.log_model(
-            name="model", python_model=str(CODE), artifacts={"model": str(tmp_path / "model.json")}, **NEEDS
-        )
-    assert np.array_equal(mlflow.pyfunc.load_model(logged.model_uri).predict(X), model.predict(X))
+def test_a_model_that_reads_our_json_is_logged_without_a_pickle(mlflow, tmp_path, monkeypatch) -> None:
+    found = run("mlflow_json.py", monkeypatch, tmp_path)
+    again, model, X = found["again"], found["model"], found["X"]
+    assert np.array_equal(again.predict(X), model.predict(X))
     stored = {path.name for path in (tmp_path / "runs").rglob("*")}
     assert {"model.json", "mlflow_model.py"} <= stored
     assert not [name for name in stored if name.endswith((".pkl", ".pickle", ".skops"))]

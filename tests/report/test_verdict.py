@@ -29,7 +29,7 @@ EXPECTED: dict[str, tuple[Use, list[str]]] = {
     "sites_differ": (Use.NO, ["The sites disagree, and the data cannot tell which are wrong", "an average over sites"]),
     "separated_gate": (Use.CARE, ["no intervals of who belongs to which kind: the gate is nearly separated"]),
     "too_many_experts": (Use.NO, ["prefers 1 kind to 3", "the data do not show that there are 3"]),
-    "too_few_rows": (Use.NO, ["effective rows for 4 coefficients"]),
+    "too_few_rows": (Use.NO, ["effective rows (a row counts less where its kind is unclear) for 4 coefficients"]),
     "worse_than_one": (Use.NO, ["One regression for all rows explains them better"]),
     "refused_sites": (Use.CARE, ["1 of 5 sites was left out. ash", "the site refuses the question"]),
     "withheld": (Use.YES, ["Intervals of who belongs to which kind and of the scatter: they need a second exchange"]),

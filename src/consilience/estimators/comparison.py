@@ -11,7 +11,7 @@ from consilience.errors import InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import frame_like
 from consilience.estimators.pipelines import final_step
-from consilience.fitted.protocols import FederatedResult, is_federated_result
+from consilience.fitted.protocols import FederatedResult, is_federated_result, labelled
 from consilience.fitted.summaries import format_count
 from consilience.fitted.tidy import glance_row
 from consilience.fitted.typeset import Summary, TextTable
@@ -31,7 +31,7 @@ class ModelComparison(Summary):
     >>> from consilience import GaussianMixture, compare
     >>> X = np.random.default_rng(0).normal(size=(200, 1))
     >>> print(compare({"normal": GaussianMixture(1).fit(X)}))
-    200 rows or groups
+    200 rows
               family  experts  parameters  log-lik.    AIC    BIC  +BIC  starts agree
     normal  gaussian        1           2    -275.9  555.7  562.3   0.0           yes
     BIC prefers normal; criteria compare models of the same responses only.
@@ -109,7 +109,8 @@ def _comparison(figures: Mapping[str, list[Any]], fits: Mapping[str, MixtureEsti
             zip(*(figures[each] for each in ("name", "family", "experts", "parameters", "starts_agree")), strict=True)
         )
     ]
-    table = TextTable(f"{format_count(figures['rows_or_groups'][0])} rows or groups", header, lines)
+    count, counted = format_count(figures["rows_or_groups"][0]), labelled(next(iter(fits.values())))
+    table = TextTable(f"{count} {counted}", header, lines)
     sound = [i for i, fit in enumerate(fits.values()) if not fit.degeneracy_] or range(len(fits))
     best = figures["name"][min(sound, key=lambda i: figures["bic"][i])]
     notes = [f"BIC prefers {best}; criteria compare models of the same responses only."]

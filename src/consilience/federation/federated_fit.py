@@ -20,7 +20,7 @@ from consilience.fit import Fit, Inference, StopReason, criteria, infer
 from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import parameter_keys
+from consilience.fitted.protocols import labelled, parameter_keys
 from consilience.fitted.site_influence import influence_in_errors, site_influences, unit_influences, with_influences
 from consilience.methods import OwnGatesFit, Privacy, PrivateFit
 from consilience.runs import Record, Run
@@ -45,7 +45,7 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
     lines += [
         ("model", f"{type(fitted.model).__name__}, {fitted.model.order_name}={fit.mixture.K}"),
         ("sites", _sites(sites, record.sites)),
-        ("rows or groups", f"{fit.ascent.statistics.weight:,.10g}"),
+        (labelled(fitted.model), f"{fit.ascent.statistics.weight:,.10g}"),
         ("rounds", f"{len(record.rounds):,}, {record.bytes_sent:,} bytes sent, {record.bytes_received:,} received"),
         ("log-likelihood", _likelihood(fitted)),
         ("end", str(fit.ascent.stop)),

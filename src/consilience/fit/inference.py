@@ -170,6 +170,7 @@ SPREAD_PER_COEFFICIENT = 1.0
 """Minimum of ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
+EFFECTIVE = "effective rows (a row counts less where its expert is unclear)"
 EFFECTIVE_ROWS = 5.0
 """Minimum of an expert's effective rows per coefficient, for its intervals."""
 ROWS_OF_SHAPES = 100.0
@@ -492,7 +493,7 @@ def crowding_reasons(mixture: Mixture, rows: Array, labels: Array, p: int) -> di
     needed = EFFECTIVE_ROWS * p if several else p + 1.0
     for k in range(mixture.K):
         if rows[k] < needed:
-            have = f"{rows[k]:.0f} effective rows for {p} coefficients, at least {needed:.0f} are needed"
+            have = f"{rows[k]:.0f} {EFFECTIVE} for {p} coefficients, at least {needed:.0f} are needed"
         elif several and labels[k] < needed / 2:
             have = f"{labels[k]:.0f} groups for {p} coefficients, at least {needed / 2:.0f} are needed"
         else:
@@ -500,7 +501,7 @@ def crowding_reasons(mixture: Mixture, rows: Array, labels: Array, p: int) -> di
         found[expert_part(k)] = f"{have}: use fewer experts or covariates"
     needed = max(EFFECTIVE_ROWS * p, ROWS_OF_SHAPES if several else 0.0)
     if mixture.experts.shapes and rows.min() < needed:
-        have = f"{rows.min():.0f} effective rows for the {p} coefficients of an expert"
+        have = f"{rows.min():.0f} {EFFECTIVE} for the {p} coefficients of an expert"
         found["shapes"] = f"{have}, at least {needed:.0f} are needed"
     return found
 
@@ -609,9 +610,8 @@ def withholding_reasons(fit: Fit, inverse: Array, decrement: float) -> dict[str,
             name = mixture.experts.shape_name
             found[expert_part(place)] = f"its {name} is at its bound: it may fit a few rows exactly"
         elif share > RIDGE_SHARE:
-            part = f"{min(share, 1.0):.0%} of the information on it comes from the ridge, at most {RIDGE_SHARE:.0%}"
-            found[expert_part(place)] = f"{part}: its coefficients are shrunk towards 0"
-    late = f"the fit has not converged: Newton decrement {decrement:.2g}, at most "
+            found[expert_part(place)] = f"its coefficients are shrunk towards 0: {_from_penalty(share)}"
+    late = f"the fit has not converged: another step would raise the log-likelihood by about {decrement:.2g}, at most "
     settled = bounded and fit.ascent.stop.converged  # the score of a shape at its bound is not 0
     if decrement >= EXPERT_DECREMENT and not settled:
         found["experts"] = f"{late}{EXPERT_DECREMENT}"
@@ -620,12 +620,22 @@ def withholding_reasons(fit: Fit, inverse: Array, decrement: float) -> dict[str,
         if decrement >= GATE_DECREMENT and not settled:
             found["gate"] = f"{late}{GATE_DECREMENT}"
         elif share > RIDGE_SHARE:
-            part = f"{min(share, 1.0):.0%} of its information comes from the ridge, at most {RIDGE_SHARE:.0%}"
-            found["gate"] = f"the gate is nearly separated: {part}"
+            found["gate"] = (
+                f"the gate is nearly separated, its probabilities are close to 0 or 1: {_from_penalty(share)}"
+            )
         elif (spread := gate_spread(mixture, fit.ascent.statistics)) < SPREAD_PER_COEFFICIENT * mixture.reads.p:
             needed = f"at least {SPREAD_PER_COEFFICIENT * mixture.reads.p:.0f} are needed"
-            found["gate"] = f"experts overlap in too few rows: sum of π(1-π) is {spread:.1f}, {needed}"
+            found["gate"] = (
+                f"too few rows may be of one expert or another: p(1-p) of the gate sums to {spread:.1f}, {needed}"
+            )
     return found
+
+
+def _from_penalty(share: float) -> str:
+    return (
+        f"{min(share, 1.0):.0%} of what is known of a coefficient is the penalty and not the data, at most "
+        f"{RIDGE_SHARE:.0%} may be"
+    )
 
 
 def gate_spread(mixture: Mixture, statistics: Statistics) -> float:

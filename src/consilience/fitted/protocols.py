@@ -172,6 +172,15 @@ def generator(random_state: Any) -> np.random.Generator:
 # ---------------------------------------------------------------------- the table of parameters
 
 
+ROUNDING = 1e-9
+"""Relative error up to which sums of responsibilities are equal."""
+
+
+def labelled(estimator: FittedMixture) -> str:
+    """Return what has a label: rows, which are a sum of responsibilities and rounded, or groups of them."""
+    return "rows" if estimator.n_rows_ <= estimator.n_labels_ * (1 + ROUNDING) else "groups"
+
+
 def follows_noise(estimator: FittedMixture) -> bool:
     """Whether a fit has more parameters of its own than observed responses."""
     return bool(estimator.effective_parameters_ > estimator.n_rows_ * estimator.mixture_.experts.q)

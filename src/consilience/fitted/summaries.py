@@ -16,6 +16,7 @@ from consilience.fitted.protocols import (
     expert_label,
     expert_term_names,
     follows_noise,
+    labelled,
     model_title,
     noun,
     response_names,
@@ -69,7 +70,7 @@ def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
     n, P = estimator.n_labels_, estimator.n_parameters_
     left = [
         (f"{noun(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
-        ("Rows or groups", format_count(n)),
+        (labelled(estimator).capitalize(), format_count(n)),
         ("Parameters", f"{P}"),
     ]
     right = [

@@ -15,6 +15,7 @@ from consilience.fitted.protocols import (
     expert_label,
     is_needless,
     join_words,
+    labelled,
     model_title,
     noun,
     response_names,
@@ -27,8 +28,6 @@ SHOWN = 3
 NAMED = 5
 """Maximum number of further covariates that are named."""
 WIDTH = 100
-ROUNDING = 1e-9
-"""Relative error up to which sums of responsibilities are equal."""
 
 
 def describe_fit(estimator: FittedMixture, level: float) -> str:
@@ -41,7 +40,7 @@ def describe_fit(estimator: FittedMixture, level: float) -> str:
 
 def _opening(estimator: FittedMixture, level: float) -> str:
     K, n = estimator.mixture_.K, estimator.n_labels_
-    text = f"{model_title(estimator)}: {K} {noun(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
+    text = f"{model_title(estimator)}: {K} {noun(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {labelled(estimator)}."
     text += f" Brackets hold {_percent(level)} intervals."
     designs = estimator.coordinates_
     every = dict.fromkeys(step for design in designs for step in effects.covariate_steps(estimator, design))
@@ -56,15 +55,10 @@ def _needless(estimator: FittedMixture) -> str:
     one, own = estimator.single_bic_, bic(estimator.log_likelihood_, estimator.n_parameters_, estimator.n_labels_)
     name, K = noun(estimator), estimator.mixture_.K
     return (
-        f"One {name} alone describes these {_labels(estimator)} as well (BIC {one:,.1f}, against {own:,.1f} of {K} "
+        f"One {name} alone describes these {labelled(estimator)} as well (BIC {one:,.1f}, against {own:,.1f} of {K} "
         f"{name}s; less is better). The data do not show that there are several, so that nothing is said of them: fit "
         f"one {name}, or compare numbers with select_order."
     )
-
-
-def _labels(estimator: FittedMixture) -> str:
-    """Return what has a label: rows, which are a sum of responsibilities and rounded, or groups of them."""
-    return "rows" if estimator.n_rows_ <= estimator.n_labels_ * (1 + ROUNDING) else "groups"
 
 
 def _experts(estimator: FittedMixture, level: float) -> list[str]:
@@ -86,7 +80,7 @@ def _share(estimator: FittedMixture, k: int, level: float) -> str:
     name, share = expert_label(estimator, k).capitalize(), f"{100 * estimator.weights_[k]:.0f} %"
     if estimator.mixture_.K == 1:
         return f"{name} is the only one."
-    text = f"{name} holds for {share} of the {_labels(estimator)}"
+    text = f"{name} holds for {share} of the {labelled(estimator)}"
     if estimator.mixture_.gate.reads_covariates:
         return f"{text}."
     lower, upper = (100 * np.clip(bound.gate[k, 0], 0, 1) for bound in estimator.inference_.interval(level))

@@ -175,5 +175,5 @@ def test_a_ridge_withholds_intervals() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(80, 4))
     y = X[:, :1] + rng.normal(size=(80, 1))
-    assert "comes from the ridge" in infer(ridged(X, y, 20.0)).withheld["expert 0"]
+    assert "is the penalty and not the data" in infer(ridged(X, y, 20.0)).withheld["expert 0"]
     assert not infer(ridged(X, y, 0.01)).withheld
