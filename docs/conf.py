@@ -42,6 +42,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "abort_on_example_error": True,
     "parallel": 2,
+    "reset_modules": ("matplotlib", "gallery_order.show_plain_warnings"),  # ours, in _ext
     "remove_config_comments": True,  # such as the number of the thumbnail
     "within_subsection_order": "gallery_order.ReadingOrder",  # ours, in _ext
 }
@@ -74,6 +75,7 @@ html_extra_path = ["generated/schemas"]  # published beside the start page
 SINGLE_PAGES = ("index", "start-here", "for-r-users", "reference")
 html_sidebars = {page: [] for page in SINGLE_PAGES}  # the others list the pages of their section
 html_theme_options: dict[str, Any] = {
+    "logo": {"text": project},  # with its version the title runs into the search button of a phone
     "show_prev_next": False,
     "navbar_align": "left",
     "footer_start": ["copyright"],

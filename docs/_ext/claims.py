@@ -153,7 +153,13 @@ class Claims(SphinxDirective):
         self.env.note_dependency(str(CLAIMS))
         lines = [line for title, found in (("At first", FIRST), ("Today", counts())) for line in items(title, found)]
         for page, rows in listed().items():
-            lines += [f".. list-table:: {escaped(page)}", "   :header-rows: 1", "   :widths: 60 40", ""]
+            lines += [
+                f".. list-table:: {escaped(page)}",
+                "   :header-rows: 1",
+                "   :widths: 60 40",
+                "   :class: claims",
+                "",
+            ]
             lines += ["   * - Sentence", "     - Held by"]
             for sentence, held in rows.items():
                 lines += [f"   * - {escaped(sentence)}", f"     - {'; '.join(map(self.said, holders(held)))}"]

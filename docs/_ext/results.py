@@ -69,7 +69,7 @@ def origin(result: dict[str, Any]) -> str:
 
 
 def table(shown: dict[str, Any]) -> str:
-    lines = [f".. list-table:: {escaped(shown['title'])}", "   :header-rows: 1", ""]
+    lines = [f".. list-table:: {escaped(shown['title'])}", "   :header-rows: 1", "   :class: results", ""]
     for cells in [shown["rows"][0].keys(), *(row.values() for row in shown["rows"])]:
         lines += [f"   {'*' if i == 0 else ' '} - {cell(value)}" for i, value in enumerate(cells)]
     return "\n".join(lines)

@@ -23,7 +23,9 @@ except DataNotFoundError:
     rng = np.random.default_rng(1)
     product = rng.uniform(2, 45, 28)
     emission = np.where(np.arange(28) < 7, 1.5 + 0.68 * product, 8.6) + rng.normal(0, 1.2, 28)
-    table = pd.DataFrame({"GNP": product, "CO2": emission, "country": [f"C{i}" for i in range(28)]})
+    table = pd.DataFrame(
+        {"GNP": product, "CO2": emission, "country": [f"C{i}" for i in range(28)]}
+    )
 
 X = table[["GNP"]].rename(columns={"GNP": "gross national product per head"})
 y = table["CO2"].rename("CO2 emission per head")
@@ -51,8 +53,17 @@ print(model.describe())
 steep = int(model.coef_[:, 0].argmax())
 likely = model.responsibilities(X, y)[:, steep] > 0.5
 axes = plot.experts(model, X, y)
-for name, product, emission, on_steep in zip(table["country"], table["GNP"], table["CO2"], likely, strict=True):
+for name, product, emission, on_steep in zip(
+    table["country"], table["GNP"], table["CO2"], likely, strict=True
+):
     if on_steep or product > 40 or emission > 10.4:
         colour = "black" if on_steep else "0.4"
-        axes.annotate(name, (product, emission), (4, -4), textcoords="offset points", fontsize=8.5, color=colour)
+        axes.annotate(
+            name,
+            (product, emission),
+            (4, -4),
+            textcoords="offset points",
+            fontsize=8.5,
+            color=colour,
+        )
 plt.show()

@@ -28,12 +28,20 @@ intercept, slope = np.array([3.8, 5.4, 4.0]), np.array([-0.10, -0.22, 0.0])
 behaviour = rng.choice(3, 400, p=[0.7, 0.2, 0.1])
 device = np.repeat(np.arange(400), rng.integers(5, 61, 400))
 outside = rng.normal(2, 5, len(device))
-power = intercept[behaviour[device]] + slope[behaviour[device]] * outside + 0.5 * rng.normal(size=len(device))
+power = (
+    intercept[behaviour[device]]
+    + slope[behaviour[device]] * outside
+    + 0.5 * rng.normal(size=len(device))
+)
 gateway = device % 4
 
 sites = Federation(
     {
-        f"gateway {g}": {"X": outside[gateway == g, None], "y": power[gateway == g], "groups": device[gateway == g]}
+        f"gateway {g}": {
+            "X": outside[gateway == g, None],
+            "y": power[gateway == g],
+            "groups": device[gateway == g],
+        }
         for g in range(4)
     }
 )
@@ -43,7 +51,9 @@ sites = Federation(
 # ------------------------
 # Models with one to five behaviours are fitted in the same messages and compared by BIC.
 
-orders = sites.select_order(MixtureOfRegressions(random_state=0), orders=range(1, 6), method=ClusteredClients())
+orders = sites.select_order(
+    MixtureOfRegressions(random_state=0), orders=range(1, 6), method=ClusteredClients()
+)
 for K, fit in zip(orders.orders, orders.fits, strict=True):
     print(f"{K} behaviours: BIC {fit.bic:.0f}")
 
@@ -55,7 +65,9 @@ for K, fit in zip(orders.orders, orders.fits, strict=True):
 # one for the moments of each device in this subspace, and two for EM, in which gateways send only
 # sums over devices. The last round includes the observed information, which gives standard errors.
 
-result = sites.fit(MixtureOfRegressions(orders.best_order, random_state=0), method=ClusteredClients())
+result = sites.fit(
+    MixtureOfRegressions(orders.best_order, random_state=0), method=ClusteredClients()
+)
 model = result.model
 print(result.record)
 
@@ -66,7 +78,9 @@ print(model.summary())
 # Each gateway can compute the behaviour of its own devices from the model; these labels need not be
 # sent.
 
-found = model.responsibilities(outside[:, None], power, groups=device).argmax(axis=1)  # one label per device, repeated
+found = model.responsibilities(outside[:, None], power, groups=device).argmax(
+    axis=1
+)  # one label per device, repeated
 counts = np.zeros((3, 3), dtype=int)
 first = np.flatnonzero(np.diff(device, prepend=-1))  # one reading of each device
 np.add.at(counts, (behaviour, found[first]), 1)
@@ -93,7 +107,13 @@ for k, colour in enumerate(["#0072B2", "#D55E00", "#009E73"]):
     mine = found == k
     axes.scatter(outside[mine], power[mine], s=2, color=colour, alpha=0.35, linewidths=0)
     share = model.weights_[k]
-    axes.plot(grid, model.intercept_[k] + model.coef_[k, 0] * grid, color=colour, lw=2.5, label=f"{share:.0%}")
+    axes.plot(
+        grid,
+        model.intercept_[k] + model.coef_[k, 0] * grid,
+        color=colour,
+        lw=2.5,
+        label=f"{share:.0%} of the devices",
+    )
 axes.set(xlabel="outside (°C)", ylabel="power (kW)")
 axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)

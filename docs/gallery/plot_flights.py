@@ -22,17 +22,28 @@ try:
     flights = load_table("flights").to_pandas().dropna(subset=["dep_delay", "arr_delay"])
     largest = flights["carrier"].value_counts().index[:9]
     table = flights[flights["carrier"].isin(largest)].sample(6000, random_state=0)
-    gained, airline = table["dep_delay"] - table["arr_delay"], table["carrier"].map(names).astype(str)
+    gained, airline = (
+        table["dep_delay"] - table["arr_delay"],
+        table["carrier"].map(names).astype(str),
+    )
     airport, hour, distance = table["origin"].astype(str), table["hour"], table["distance"] / 1000
 except DataNotFoundError:
     print("flights is not in the data directory: the flights below are simulated.")
     rng = np.random.default_rng(0)
     number, airport = rng.integers(9, size=6000), rng.choice(["EWR", "JFK", "LGA"], 6000)
     airline = np.array([REFERENCE, *(f"Airline {c}" for c in "ABCDEFGH")])[number]
-    hour, distance, held_up = rng.integers(5, 24, 6000), rng.gamma(3, 0.35, 6000), rng.random(6000) < 0.1
-    gained = np.where(held_up, rng.normal(-20, 29, 6000), 8 - number + 2 * distance + rng.normal(0, 13, 6000))
+    hour, distance, held_up = (
+        rng.integers(5, 24, 6000),
+        rng.gamma(3, 0.35, 6000),
+        rng.random(6000) < 0.1,
+    )
+    gained = np.where(
+        held_up, rng.normal(-20, 29, 6000), 8 - number + 2 * distance + rng.normal(0, 13, 6000)
+    )
 
-X = pd.DataFrame({"airline": airline, "distance": distance, "airport": airport, "hour": hour}).reset_index(drop=True)
+X = pd.DataFrame(
+    {"airline": airline, "distance": distance, "airport": airport, "hour": hour}
+).reset_index(drop=True)
 y = pd.Series(np.asarray(gained, dtype=float), name="minutes made up")
 
 # %%

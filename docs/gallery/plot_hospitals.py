@@ -25,12 +25,17 @@ try:
 except DataNotFoundError:
     print("heart_disease is not in the data directory: the patients below are simulated.")
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"site": np.repeat(["cleveland", "hungarian", "switzerland", "va"], [303, 293, 117, 143])})
+    table = pd.DataFrame(
+        {"site": np.repeat(["cleveland", "hungarian", "switzerland", "va"], [303, 293, 117, 143])}
+    )
     table["age"], table["sex"] = rng.normal(53, 9, 856), rng.random(856) < 0.75
     table["thalach"], table["oldpeak"] = rng.normal(138, 25, 856), rng.gamma(0.8, 1.1, 856)
     swiss = table["site"] == "switzerland"
     score = (
-        0.03 * table["age"] + 1.4 * table["sex"] - 0.028 * table["thalach"] + np.where(swiss, 2, 0.9 * table["oldpeak"])
+        0.03 * table["age"]
+        + 1.4 * table["sex"]
+        - 0.028 * table["thalach"]
+        + np.where(swiss, 2, 0.9 * table["oldpeak"])
     )
     table["sick"] = rng.random(856) < 1 / (1 + np.exp(-score))
 
@@ -43,8 +48,15 @@ X = pd.DataFrame(
     }
 )
 disease = np.where(table["sick"], "present", "absent")
-places = {"cleveland": "Cleveland", "hungarian": "Budapest", "switzerland": "Switzerland", "va": "Long Beach"}
-sites = Federation({place: (X[table["site"] == s], disease[table["site"] == s]) for s, place in places.items()})
+places = {
+    "cleveland": "Cleveland",
+    "hungarian": "Budapest",
+    "switzerland": "Switzerland",
+    "va": "Long Beach",
+}
+sites = Federation(
+    {place: (X[table["site"] == s], disease[table["site"] == s]) for s, place in places.items()}
+)
 
 # %%
 # Fit

@@ -24,9 +24,14 @@ except DataNotFoundError:
     rng = np.random.default_rng(0)
     times = np.sort(rng.uniform(2, 58, 133))
     curve = np.interp(times, [2, 14, 21, 32, 40, 58], [0, -5, -115, 35, 0, 0])
-    table = pd.DataFrame({"times": times, "accel": curve + rng.normal(0, np.where(times < 14, 2, 20))})
+    table = pd.DataFrame(
+        {"times": times, "accel": curve + rng.normal(0, np.where(times < 14, 2, 20))}
+    )
 
-X, y = table[["times"]].rename(columns={"times": "time (ms)"}), table["accel"].rename("acceleration (g)")
+X, y = (
+    table[["times"]].rename(columns={"times": "time (ms)"}),
+    table["accel"].rename("acceleration (g)"),
+)
 
 # %%
 # Fits with one to five experts
@@ -54,7 +59,14 @@ grid = pd.DataFrame({"time (ms)": np.linspace(table["times"].min(), table["times
 lower, upper = model.predict_quantiles(grid, [0.05, 0.95]).T
 axes.plot(grid["time (ms)"], model.predict(grid), color="black", lw=1.5, label="mean")
 for bound in (lower, upper):
-    axes.plot(grid["time (ms)"], bound, color="black", lw=0.9, ls="--", label="90 % of the rows" * (bound is lower))
+    axes.plot(
+        grid["time (ms)"],
+        bound,
+        color="black",
+        lw=0.9,
+        ls="--",
+        label="90 % of the rows" * (bound is lower),
+    )
 axes.set_ylim(y.min() - 30, y.max() + 30)
 axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
 plt.show()

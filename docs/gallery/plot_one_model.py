@@ -23,7 +23,9 @@ n = 1000
 X = pd.DataFrame({"age (years)": rng.uniform(30, 80, n), "dose (mg)": rng.uniform(0, 40, n)})
 age, dose = X["age (years)"], X["dose (mg)"]
 insensitive = rng.random(n) < 1 / (1 + np.exp(-(age - 62) / 5))
-fall = np.where(insensitive, 3 + 0.05 * dose + 0.05 * (age - 55), 4 + 0.6 * dose) + rng.normal(0, 3, n)
+fall = np.where(insensitive, 3 + 0.05 * dose + 0.05 * (age - 55), 4 + 0.6 * dose) + rng.normal(
+    0, 3, n
+)
 y = pd.Series(fall, name="fall in pressure (mmHg)")
 
 # %%
@@ -33,7 +35,9 @@ y = pd.Series(fall, name="fall in pressure (mmHg)")
 # the number that a criterion prefers; an open marker is a fit whose starts do not agree.
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the starts of three experts do not agree, which the picture shows
+    warnings.simplefilter(
+        "ignore"
+    )  # the starts of three experts do not agree, which the picture shows
     selection = select_order(MixtureOfExpertsRegressor(random_state=0), X, y, orders=range(1, 4))
 model = selection.best_estimator
 plot.orders(selection)

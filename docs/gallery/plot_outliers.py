@@ -23,7 +23,9 @@ except DataNotFoundError:
     print("tonedata is not in the data directory: the answers below are simulated.")
     rng = np.random.default_rng(0)
     ratio = rng.uniform(1.35, 3, 150)
-    tuned = np.where(rng.random(150) < 0.6, 1.94 + 0.03 * ratio, ratio) + 0.02 * rng.standard_t(2, 150)
+    tuned = np.where(rng.random(150) < 0.6, 1.94 + 0.03 * ratio, ratio) + 0.02 * rng.standard_t(
+        2, 150
+    )
     tones = pd.DataFrame({"stretchratio": ratio, "tuned": tuned})
 
 wrong = pd.DataFrame({"stretchratio": [1.5] * 10, "tuned": [4.0] * 10})
@@ -40,7 +42,9 @@ def fitted(family, rows):
 
 
 models = {
-    (family, rows is table): fitted(family, rows) for family in ("gaussian", "student") for rows in (tones, table)
+    (family, rows is table): fitted(family, rows)
+    for family in ("gaussian", "student")
+    for rows in (tones, table)
 }
 for (family, with_wrong), model in models.items():
     slopes = ", ".join(f"{slope:.2f}" for slope in np.sort(model.coef_[:, 0]))
@@ -55,7 +59,9 @@ for (family, with_wrong), model in models.items():
 def draw(family):
     axes = plot.experts(models[family, True], table[["stretchratio"]], table["tuned"])
     axes.set(title=f'family="{family}"', xlabel="stretch ratio", ylabel="tuned ratio")
-    axes.annotate("10 wrong rows", (1.5, 4), (8, -3), textcoords="offset points", fontsize="small")
+    axes.annotate(
+        "10 wrong rows", (1.5, 4), (8, -3), textcoords="offset points", fontsize="small"
+    )
     plt.show()
 
 

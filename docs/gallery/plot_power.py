@@ -19,7 +19,11 @@ from consilience import MixtureOfExpertsRegressor, plot
 try:
     table = load_table("tetouan_power").to_pandas().set_index("DateTime")
     table = table[table.index.minute == 0]
-    hour, warm, load = table.index.hour, table["Temperature"], table["Zone 1 Power Consumption"] / 1000
+    hour, warm, load = (
+        table.index.hour,
+        table["Temperature"],
+        table["Zone 1 Power Consumption"] / 1000,
+    )
 except DataNotFoundError:
     print("tetouan_power is not in the data directory: the year below is simulated.")
     rng = np.random.default_rng(0)
@@ -29,7 +33,9 @@ except DataNotFoundError:
     load = level + 0.36 * warm + 2.5 * rng.normal(size=len(hour))
 
 angle = 2 * np.pi * np.asarray(hour) / 24
-X = pd.DataFrame({"temperature": np.asarray(warm), "sine": np.sin(angle), "cosine": np.cos(angle)})
+X = pd.DataFrame(
+    {"temperature": np.asarray(warm), "sine": np.sin(angle), "cosine": np.cos(angle)}
+)
 y = pd.Series(np.asarray(load), name="consumption (MW)")
 
 # %%
@@ -56,8 +62,25 @@ plt.show()
 
 clock = np.linspace(0, 24, 241)
 angle = 2 * np.pi * clock / 24
-probability = model.predict_gate(pd.DataFrame({"temperature": 0.0, "sine": np.sin(angle), "cosine": np.cos(angle)}))
+probability = model.predict_gate(
+    pd.DataFrame({"temperature": 0.0, "sine": np.sin(angle), "cosine": np.cos(angle)})
+)
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-axes.stackplot(clock, probability.T, colors=["#0072B2", "#D55E00", "#009E73"], alpha=0.85)  # as above
-axes.set(xlabel="hour of the day", ylabel="gate probability", xticks=range(0, 25, 3), xlim=(0, 24), ylim=(0, 1))
+axes.stackplot(
+    clock, probability.T, colors=["#0072B2", "#D55E00", "#009E73"], alpha=0.85
+)  # as above
+axes.legend(
+    ["expert 1", "expert 2", "expert 3"],
+    ncols=3,
+    loc="lower center",
+    bbox_to_anchor=(0.5, 1),
+    frameon=False,
+)
+axes.set(
+    xlabel="hour of the day",
+    ylabel="gate probability",
+    xticks=range(0, 25, 3),
+    xlim=(0, 24),
+    ylim=(0, 1),
+)
 plt.show()

@@ -22,7 +22,9 @@ for name in ("Ash", "Birch", "Cedar", "Elm", "Hazel", "Maple", "Oak", "Pine"):
     X = pd.DataFrame({"age": rng.normal(0, 1, n), "dose": rng.normal(0, 1, n)})
     slow = rng.random(n) < 1 / (1 + np.exp(-1.5 * X["age"]))
     effect = 2 + rng.normal(0, 0.15)
-    recovery = np.where(slow, -3 + 0.3 * X["dose"], 3 + effect * X["dose"] - X["age"]) + rng.normal(size=n)
+    recovery = np.where(
+        slow, -3 + 0.3 * X["dose"], 3 + effect * X["dose"] - X["age"]
+    ) + rng.normal(size=n)
     hospitals[name] = (X.assign(dose=10 * X["dose"]) if name == "Oak" else X, recovery)
 sites = Federation(hospitals)
 

@@ -18,13 +18,24 @@ import pandas as pd
 from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import Federation, MixtureOfExpertsRegressor, SharedCentre, plot
 
-CITY = ["Aotizhongxin", "Dongsi", "Guanyuan", "Gucheng", "Nongzhanguan", "Tiantan", "Wanliu", "Wanshouxigong"]
+CITY = [
+    "Aotizhongxin",
+    "Dongsi",
+    "Guanyuan",
+    "Gucheng",
+    "Nongzhanguan",
+    "Tiantan",
+    "Wanliu",
+    "Wanshouxigong",
+]
 OUTSIDE = ["Changping", "Dingling", "Huairou", "Shunyi"]  # in the north
 try:
     table = load_table("beijing_air").to_pandas().dropna(subset=["PM2.5", "TEMP", "DEWP", "WSPM"])
     table = table[(table["hour"] == 12) & (table["day"] % 2 == 0)]
     table = table.assign(
-        dust=np.log(table["PM2.5"]), dryness=table["TEMP"] - table["DEWP"], wind=np.log1p(table["WSPM"])
+        dust=np.log(table["PM2.5"]),
+        dryness=table["TEMP"] - table["DEWP"],
+        wind=np.log1p(table["WSPM"]),
     )
 except DataNotFoundError:
     print("beijing_air is not in the data directory: the days below are simulated.")
@@ -32,8 +43,12 @@ except DataNotFoundError:
     table = pd.DataFrame({"station": np.repeat(CITY + OUTSIDE, 400)})
     table["dryness"], table["wind"] = rng.gamma(3, 5, 4800), rng.gamma(6, 0.18, 4800)
     clean = rng.random(4800) < 1 / (1 + np.exp(2 - 0.15 * table["dryness"]))
-    effect = np.where(table["station"].isin(OUTSIDE), 0.1, -0.6) + 0.03 * rng.normal(size=12).repeat(400)
-    table["dust"] = np.where(clean, 3.2 + effect * table["wind"], 4.9 - 0.1 * table["wind"]) + rng.normal(0, 0.7, 4800)
+    effect = np.where(table["station"].isin(OUTSIDE), 0.1, -0.6) + 0.03 * rng.normal(
+        size=12
+    ).repeat(400)
+    table["dust"] = np.where(
+        clean, 3.2 + effect * table["wind"], 4.9 - 0.1 * table["wind"]
+    ) + rng.normal(0, 0.7, 4800)
 
 columns = ["wind", "dryness"]  # log of 1 + m/s; degrees between the temperature and the dew point
 days = {name: table[table["station"] == name] for name in CITY + OUTSIDE}
@@ -47,7 +62,9 @@ sites = Federation({name: (rows[columns], rows["dust"]) for name, rows in days.i
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that some stations differ is printed below
-    result = sites.fit(MixtureOfExpertsRegressor(2, n_init=2, random_state=0), method=SharedCentre())
+    result = sites.fit(
+        MixtureOfExpertsRegressor(2, n_init=2, random_state=0), method=SharedCentre()
+    )
 print(*result.sites, sep="\n")
 
 # %%

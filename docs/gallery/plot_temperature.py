@@ -51,10 +51,14 @@ rng, breaks = np.random.default_rng(0), []
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # two starts need not agree
     for rows in rng.integers(len(X), size=(25, len(X))):
-        again = MixtureOfExpertsRegressor(2, n_init=2, random_state=0).fit(X.iloc[rows], y.iloc[rows])
+        again = MixtureOfExpertsRegressor(2, n_init=2, random_state=0).fit(
+            X.iloc[rows], y.iloc[rows]
+        )
         breaks.append(break_of(again))
 early, late = np.quantile(breaks, [0.05, 0.95])
-print(f"The slope changes in {break_of(model):.0f}; 90 % of the repeated fits put it from {early:.0f} to {late:.0f}.")
+print(
+    f"The slope changes in {break_of(model):.0f}; 90 % of the repeated fits put it from {early:.0f} to {late:.0f}."
+)
 
 # %%
 # Pictures

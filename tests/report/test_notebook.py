@@ -128,6 +128,14 @@ def test_long_names_keep_their_ends_and_many_columns_are_cut() -> None:
     assert "the 10 strongest of 12 columns" in said[0]
 
 
+def test_many_experts_are_said_to_be_more_than_are_shown() -> None:
+    data = simulated(n=600)
+    html = MixtureOfRegressions(8, max_iter=2, n_init=1, random_state=0).fit(data.X, data.y)._repr_html_()
+    assert "terms of 8 experts in all: see to_frame()" in html
+    assert "plot.coefficients(model) draws" in html
+    assert "component 7" not in html
+
+
 def test_what_has_no_picture_has_its_tables() -> None:
     data = simulated(q=2, gate="constant", n=200)
     several = MixtureOfRegressions(2, mixture_init=data.truth).fit(data.X, data.y)

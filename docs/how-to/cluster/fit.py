@@ -10,7 +10,12 @@ if __name__ == "__main__":
     log.addHandler(logging.StreamHandler())
     features = [f"x{j}" for j in range(20)]
     with DaskCluster(n_workers=4, memory_limit="1GB") as cluster:
-        table = Federation.from_parquet("data/*.parquet", target="y", features=features, engine=cluster)
+        table = Federation.from_parquet(
+            "data/*.parquet",
+            target="y",
+            features=features,
+            engine=cluster,
+        )
         result = table.fit(MixtureOfExpertsRegressor(4, random_state=0), journal="fit.journal")
         result.model.save("model.json")
         scores = table.predict(result.model, "scores", keep="id")

@@ -190,9 +190,10 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     n_experts : int
         Number of experts K.
     family : str
-        Distribution of the response: ``"gaussian"`` or, with outliers, ``"student"`` for real numbers, ``"poisson"``
-        or, overdispersed, ``"negative_binomial"`` for counts with log-linear rates, or another regression family of
-        :data:`consilience.model.FAMILIES`.
+        Distribution of the response: ``"gaussian"`` or, with outliers, ``"student"`` for real numbers; ``"poisson"``,
+        with more scatter ``"negative_binomial"``, with zeros of another kind ``"zero_inflated_poisson"`` or
+        ``"hurdle_poisson"`` for counts; ``"binomial"`` for successes in trials; ``"gamma"`` for positive numbers; or
+        another regression family of :data:`consilience.model.FAMILIES`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within an expert; ``"tied"`` is shared by all experts.
     degrees_of_freedom : float, optional

@@ -179,10 +179,14 @@ def wide_table(table: CoefficientTable, facts: Mapping[str, list[str]] | None = 
     experts, names = table.experts[:EXPERTS_SHOWN], table.names[:TERMS_SHOWN]
     lines = [[name, *(values[k] for k in experts)] for name, values in (facts or {}).items()]
     lines += [[name, *(format_cell(table, k, j) for k in experts)] for j, name in enumerate(names)]
-    cut = len(table.names) > TERMS_SHOWN or len(table.experts) > EXPERTS_SHOWN
-    more = f"… {len(table.names)} terms of {len(table.estimate)} experts in all: see to_frame()" if cut else ""
     header = ["", *(str(k + 1) for k in experts)]
-    return TextTable(f"{table.title}: {table.cells}", header, lines, (12, *[WIDE] * len(experts)), more)
+    return TextTable(f"{table.title}: {table.cells}", header, lines, (12, *[WIDE] * len(experts)), cut_note(table))
+
+
+def cut_note(table: CoefficientTable) -> str:
+    """Say that a table has more terms or experts than are shown; empty if it has not."""
+    cut = len(table.names) > TERMS_SHOWN or len(table.experts) > EXPERTS_SHOWN
+    return f"… {len(table.names)} terms of {len(table.estimate)} experts in all: see to_frame()" if cut else ""
 
 
 def format_cell(table: CoefficientTable, k: int, j: int) -> str:

@@ -15,6 +15,7 @@ from consilience.fitted.summaries import (
     TERMS_SHOWN,
     CoefficientTable,
     between_parts,
+    cut_note,
     doubt_notes,
     error_notes,
     expert_facts,
@@ -89,7 +90,8 @@ def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mappin
         for name, cells in lines
     )
     title = f'<div style="margin-top:8px">{escape(table.title)}: {escape(table.cells)}</div>'
-    return f'{title}<div style="overflow-x:auto"><table><tr><th></th>{head}</tr>{body}</table></div>'
+    more = f"<div>{escape(cut_note(table))}</div>" if cut_note(table) else ""
+    return f'{title}<div style="overflow-x:auto"><table><tr><th></th>{head}</tr>{body}</table></div>{more}'
 
 
 # ---------------------------------------------------------------------- the picture
@@ -98,11 +100,13 @@ def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mappin
 def effects_picture(estimator: FittedMixture) -> str:
     """Draw what goes with each covariate within each expert, with intervals; empty where there is not one response.
 
-    A hollow mark has no interval. Of many covariates the strongest are drawn.
+    A hollow mark has no interval. Of many covariates the strongest are drawn; many experts have a figure of their own.
     """
     K = estimator.mixture_.K
-    if is_of_points(estimator) or len(response_names(estimator)) > 1 or K > EXPERTS_DRAWN:
+    if is_of_points(estimator) or len(response_names(estimator)) > 1:
         return ""
+    if K > EXPERTS_DRAWN:
+        return f"<div>plot.coefficients(model) draws the coefficients of more than {EXPERTS_DRAWN} experts.</div>"
     found = [expert_effects(estimator, k, LEVEL) for k in range(K)]
     if not found[0]:
         return ""
@@ -145,7 +149,7 @@ def _draw(rows: list[list[Effect]], labels: list[str], title: str) -> str:
     caption = f"{title}; {100 * LEVEL:.3g} % intervals"
     picture = (
         f'<svg viewBox="0 0 {WIDTH} {y + 20:.0f}" role="img" aria-label="{escape(caption, quote=True)}" '
-        f'style="width:100%;max-width:{1.5 * WIDTH:.0f}px;display:block" font-size="11" font-family="sans-serif">'
+        f'style="width:100%;max-width:{1.25 * WIDTH:.0f}px;display:block" font-size="11" font-family="sans-serif">'
     )
     return f'<div style="margin:8px 0"><div>{escape(caption)}.</div>{picture}{"".join(marks)}</svg></div>'
 
