@@ -133,7 +133,7 @@ def test_cells_hold_the_experts_of_each_site_in_the_column_of_their_combined_exp
             assert found.pop((m, 2)) == "no model"
             continue
         for k in np.unique(plan):
-            assert found.pop((m, 2 if k < 0 else k)) == ", ".join(str(place + 1) for place in np.flatnonzero(plan == k))
+            assert found.pop((m, 2 if k < 0 else k)) == ", ".join(map(str, 1 + np.flatnonzero(plan == k)))
     assert not found
 
 

@@ -128,6 +128,7 @@ def test_long_names_keep_their_ends_and_many_columns_are_cut() -> None:
     assert "the 10 strongest of 12 columns" in said[0]
 
 
+@pytest.mark.filterwarnings("ignore")  # eight experts are too many for these rows
 def test_many_experts_are_said_to_be_more_than_are_shown() -> None:
     data = simulated(n=600)
     html = MixtureOfRegressions(8, max_iter=2, n_init=1, random_state=0).fit(data.X, data.y)._repr_html_()

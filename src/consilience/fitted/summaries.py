@@ -34,6 +34,8 @@ EXPERTS_SHOWN = 6
 RESPONSES_SHOWN = 4
 NOTE_WIDTH = 110
 """Least width at which notes are wrapped."""
+STOP_WIDTH = 96
+"""Width at which the reason of the stop is wrapped: it does not widen the rules of the tables."""
 LONG = (12, 11, 11, 9, 8, 11, 11)
 """Least widths of the columns of a table with a line for each coefficient."""
 WIDE = 21
@@ -83,11 +85,13 @@ def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
 
 def _head(estimator: FittedMixture) -> str:
     rows = [f"{a:<16}{b:>12}    {c:<16}{d:>16}" for a, b, c, d in head_rows(estimator)]
-    return "\n".join([model_title(estimator), "=", *rows, _stopped(estimator)])
+    return "\n".join(
+        [model_title(estimator), "=", *rows, fill(_stopped(estimator), STOP_WIDTH, subsequent_indent="  ")]
+    )
 
 
 def _stopped(estimator: FittedMixture) -> str:
-    return f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)"
+    return f"{estimator.stop_reason_} ({estimator.n_iter_} iteration{'s' * (estimator.n_iter_ != 1)})"
 
 
 def _expert_tables(estimator: FittedMixture, level: float) -> list[TextTable]:

@@ -210,8 +210,9 @@ def _budget(state: SiteState) -> Section:
         header = ("study", "sums", "first", "last", "ε alone")
         blocks.append(Table("What the budget was spent on.", header, rows, (1, 4)))
     if found["not_covered"]:
-        entries = ", ".join(str(each["entry"]) for each in found["not_covered"])
-        blocks.append(Note(f"Left without noise: entries {entries} of the ledger. {NOT_COVERED}"))
+        entries = [str(each["entry"]) for each in found["not_covered"]]
+        said = f"{'entry' if len(entries) == 1 else 'entries'} {', '.join(entries)}"
+        blocks.append(Note(f"Left without noise: {said} of the ledger. {NOT_COVERED}"))
     return Section("Budget of answers with noise", "budget", tuple(blocks))
 
 
