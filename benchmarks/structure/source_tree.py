@@ -17,13 +17,15 @@ import sys
 import tempfile
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.lib.study import Record, Study, rounded, table
 
 ROOT = Path(__file__).parents[2]
 BEFORE = "3cab395"
+Value = TypeVar("Value")
 SMALL = 60
 """Code lines below which a module with a single importer needs a reason."""
 FIT = """
@@ -85,12 +87,12 @@ def begin():
 REPORT = """
 sys.setprofile(None)
 threading.setprofile(None)
-print(json.dumps([len({file for file, _ in crossed}), len(crossed)]))
+print(json.dumps(sorted(crossed)))
 """
 
 
-def crossed(tree: Path, task: str) -> tuple[int, int]:
-    """The numbers of files and of functions that run in a task."""
+def crossed(tree: Path, task: str) -> list[tuple[str, str]]:
+    """The functions that run in a task: their files and their names."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "CONSILIENCE_DATA": ""}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -98,8 +100,13 @@ def crossed(tree: Path, task: str) -> tuple[int, int]:
             cwd=folder, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    files, functions = json.loads(done.stdout.splitlines()[-1])
-    return files, functions
+    return [(file, name) for file, name in json.loads(done.stdout.splitlines()[-1])]
+
+
+def count_crossed(tree: Path, task: str) -> tuple[int, int]:
+    """The numbers of files and of functions that run in a task."""
+    functions = crossed(tree, task)
+    return len({file for file, _ in functions}), len(functions)
 
 
 def modules_of(tree: Path) -> dict[str, Path]:
@@ -175,10 +182,10 @@ def measured(tree: Path) -> dict[str, Record]:
         f"of these below {SMALL} code lines": sum(lines < SMALL for lines in single.values()),
         "public names defined in several modules": len(homonyms(modules)),
     }
-    return {"size": size, "crossed": {name: crossed(tree, task) for name, task in TASKS.items()}}
+    return {"size": size, "crossed": {name: count_crossed(tree, task) for name, task in TASKS.items()}}
 
 
-def at_commit(commit: str) -> dict[str, Record] | None:
+def at_commit(commit: str, measure: Callable[[Path], Value] = measured) -> Value | None:
     """What is measured at an earlier commit; None if this copy does not have it."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
@@ -189,7 +196,7 @@ def at_commit(commit: str) -> dict[str, Record] | None:
         if made.returncode:
             return None
         try:
-            return measured(tree.resolve())
+            return measure(tree.resolve())
         finally:
             subprocess.run([git, "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
 
