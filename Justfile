@@ -1,6 +1,6 @@
 # The commands of the house. `just` lists them; `just setup` comes first.
 
-export PATH := justfile_directory() / ".venv/bin" + ":" + env("PATH")
+export PATH := justfile_directory() / ".venv/bin" + (if os_family() == "windows" { ";" } else { ":" }) + env("PATH")
 export OPENBLAS_NUM_THREADS := env("OPENBLAS_NUM_THREADS", "1")
 export PYTHONDONTWRITEBYTECODE := "" # each module is compiled once, not by each of the processes that tests start
 

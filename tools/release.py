@@ -1,15 +1,16 @@
-"""Build a release and check it: the same bytes twice, its metadata, what it holds, and each way to install it.
+"""Build a release and check it: the same bytes twice, its metadata, what it holds, its types, each way to install it.
 
-``python tools/release.py [--dry-run]`` writes the wheel, the source distribution and ``sbom.json`` into ``dist/``. The
-work tree must be clean; both builds are made from exports of its commit. Without ``--dry-run`` the version may not be a
-development version, and no fragment may be left out of the changelog. Nothing is published from here.
+``python tools/release.py [--dry-run] [--tag vX.Y.Z]`` writes the wheel, the source distribution and ``sbom.json`` into
+``dist/``. The work tree must be clean; both builds are made from exports of its commit. Without ``--dry-run`` the
+version may not be a development version, and no fragment may be left out of the changelog. Nothing is published from
+here.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,26 +18,50 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 TRIED = "import consilience; consilience.MixtureOfExpertsRegressor(2).fit"
+WITH = {
+    "dask": "from consilience.engines import DaskCluster; import distributed",
+    "excel": "import consilience.data.foreign_files, openpyxl",
+    "fast": "import consilience.model.kernels.compiled",
+    "onnx": "import consilience.estimators.onnx_export, onnx",
+    "plot": "import consilience.plot, matplotlib.pyplot",
+    "secure": "from consilience.kit.folder import SiteIdentity; SiteIdentity.new()",
+    "statistics": "import consilience.data.foreign_files, pyreadstat",
+}
+"""What is imported with each extra."""
 PYTHONS = ("3.11", "3.12", "3.13")
 MADE = {"PKG-INFO"}
 """Files of a source distribution that are not in the repository."""
+KEPT = ("src/", ".gitignore", "CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "pyproject.toml")
+"""What a source distribution is made of: the package, what builds it, and what describes it."""
+LARGE = 1e6
+"""Bytes from which the size of a dependency is printed."""
+SIZES = """
+from importlib.metadata import distributions
+for each in distributions():
+    files = [each.locate_file(file) for file in each.files or ()]
+    print(each.name, sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink()))
+"""
 
 
 def main() -> None:
     """Build and check the release of the current commit."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--dry-run", action="store_true", help="a development version, with fragments, is allowed")
+    parser.add_argument("--tag", help="the tag that starts the release, which names the version")
     given = parser.parse_args()
     if run("git", "status", "--porcelain"):
         raise SystemExit("the work tree has changes: commit them, so that the release is that of a commit")
     if not given.dry_run:
         check_version()
+    if given.tag and given.tag != f"v{version()}":
+        raise SystemExit(f"the tag {given.tag} is not that of version {version()}")
     with tempfile.TemporaryDirectory() as folder:
         built = build_twice(Path(folder))
         shutil.rmtree(DIST, ignore_errors=True)
@@ -48,11 +73,11 @@ def main() -> None:
     check_source(source)
     say(f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB, {len(zipfile.ZipFile(wheel).namelist())} files")
     say(f"{source.name}: {source.stat().st_size / 1e3:.0f} kB")
-    for python in PYTHONS:
-        install(wheel, python, "")
     extras = sorted(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
-    for extra in [*extras, ",".join(extras)]:
-        install(wheel, PYTHONS[0], f"[{extra}]")
+    for python in PYTHONS:
+        for extra in [(), *((each,) for each in extras), extras]:
+            install(wheel, python, extra)
+    check_types(wheel)
     write_sbom(wheel)
 
 
@@ -72,13 +97,17 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout.strip()
 
 
+def version() -> str:
+    """Return the version of the package."""
+    return (ROOT / "src/consilience/_version.py").read_text().split('"')[-2]
+
+
 def check_version() -> None:
     """End if the version is one of development, or if a fragment is not in the changelog."""
-    version = re.search(r'"(.+)"', (ROOT / "src/consilience/_version.py").read_text().split("=")[1])[1]
-    if "dev" in version:
-        raise SystemExit(f"{version} is a development version: set src/consilience/_version.py, or use --dry-run")
+    if "dev" in version():
+        raise SystemExit(f"{version()} is a development version: set src/consilience/_version.py, or use --dry-run")
     if left := sorted(path.name for path in (ROOT / "changelog.d").glob("*.md") if path.name != "README.md"):
-        raise SystemExit(f"changelog.d has {len(left)} fragments: run 'towncrier build --version {version}'")
+        raise SystemExit(f"changelog.d has {len(left)} fragments: run 'towncrier build --version {version()}'")
 
 
 def build_twice(folder: Path) -> list[Path]:
@@ -101,35 +130,67 @@ def build_twice(folder: Path) -> list[Path]:
 
 
 def check_source(source: Path) -> None:
-    """End if a source distribution holds a file that is not in the repository, or a link."""
+    """End if a source distribution holds a file that is not in the repository or not needed, or a link."""
     ours = set(run("git", "ls-files").splitlines())
     with tarfile.open(source) as archive:
         members = [each for each in archive.getmembers() if not each.isdir()]
     names = {each.name.partition("/")[2] for each in members if each.isfile()}
-    if strange := sorted(names - ours - MADE) or [each.name for each in members if not each.isfile()]:
-        raise SystemExit(f"{source.name} holds what is not in the repository: {', '.join(strange[:10])}")
+    unneeded = {name for name in names - MADE if not name.startswith(KEPT)}
+    if strange := sorted(names - ours - MADE | unneeded) or [each.name for each in members if not each.isfile()]:
+        raise SystemExit(f"{source.name} holds what is not in the repository, or not needed: {', '.join(strange[:10])}")
 
 
-def install(wheel: Path, python: str, extras: str) -> None:
-    """Install a wheel into an environment of its own, and import it with every warning an error."""
+def install(wheel: Path, python: str, extras: Sequence[str]) -> None:
+    """Install a wheel with extras into an environment of its own, and import it with every warning an error."""
+    named = f"[{','.join(extras)}]" if extras else ""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "environment"
-        run("uv", "venv", "--quiet", "--python", python, place)
-        run("uv", "pip", "install", "--quiet", "--python", place, f"consilience{extras} @ {wheel.as_uri()}")
-        inside = place / ("Scripts" if os.name == "nt" else "bin")
-        code = f"{TRIED}; import time; print(round(time.process_time(), 2))"
+        inside = installed(place, python, f"consilience{named} @ {wheel.as_uri()}")
+        used = "; ".join(WITH[each] for each in extras) or "pass"
+        code = f"{TRIED}; import time; print(round(time.process_time(), 2)); {used}"
         seconds = run(inside / "python", "-W", "error", "-c", code, OPENBLAS_NUM_THREADS="1")
-        version = run(inside / "consilience", "--version")
+        found = run(inside / "consilience", "--version")
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file() and not path.is_symlink())
-        say(f"{version}{extras} on Python {python}: {size / 1e6:.0f} MB, imported in {seconds} s of CPU time")
+        say(f"{found}{named} on Python {python}: {size / 1e6:.0f} MB, imported in {seconds} s of CPU time")
+        if not extras and python == PYTHONS[0]:
+            say_sizes(inside)
+
+
+def installed(place: Path, python: str, *packages: str | Path) -> Path:
+    """Make an environment with packages, and return the folder of its programs."""
+    run("uv", "venv", "--quiet", "--python", python, place)
+    run("uv", "pip", "install", "--quiet", "--python", place, *packages)
+    return place / ("Scripts" if os.name == "nt" else "bin")
+
+
+def say_sizes(inside: Path) -> None:
+    """Print the installed sizes of the package and of its larger dependencies."""
+    found = [line.split() for line in run(inside / "python", "-c", SIZES).splitlines()]
+    sizes = {name: int(size) for name, size in found}
+    large = sorted((name for name in sizes if sizes[name] >= LARGE), key=sizes.__getitem__, reverse=True)
+    rest = sum(size for size in sizes.values() if size < LARGE)
+    said = ", ".join(f"{name} {sizes[name] / 1e6:.1f}" for name in large)
+    say(f"installed, in MB: {said}, {len(sizes) - len(large)} others {rest / 1e6:.1f}")
+
+
+def check_types(wheel: Path) -> None:
+    """Let mypy and pyright read a program of a user, beside the wheel in an environment of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        inside = installed(Path(folder) / "environment", PYTHONS[0], wheel, "mypy", "pyright[nodejs]")
+        program = shutil.copy2(ROOT / "tests" / "typed_user.py", folder)
+        settings = {"include": ["*.py"], "typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": True}
+        (Path(folder) / "pyrightconfig.json").write_text(json.dumps(settings))
+        python = ("--python-executable", inside / "python")
+        say(f"mypy: {run(inside / 'mypy', '--strict', '--cache-dir', folder, *python, program)}")
+        found = run(inside / "pyright", "--pythonpath", inside / "python", "--project", folder)
+        say(f"pyright: {found.splitlines()[-1]}")
 
 
 def write_sbom(wheel: Path) -> None:
     """Write the list of the packages of an installation without extras, in the CycloneDX format."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "environment"
-        run("uv", "venv", "--quiet", "--python", PYTHONS[0], place)
-        run("uv", "pip", "install", "--quiet", "--python", place, wheel)
+        installed(place, PYTHONS[0], wheel)
         tool = ("uvx", "--from", "cyclonedx-bom>=7", "cyclonedx-py", "environment", "--pyproject", "pyproject.toml")
         options = ("--mc-type", "library", "--output-reproducible", "--output-file", DIST / "sbom.json")
         run(*tool, *options, place)

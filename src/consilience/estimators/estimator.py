@@ -74,6 +74,10 @@ class MixtureEstimator(BaseEstimator):
 
     # ------------------------------------------------------------------ defined by subclasses
 
+    def predict(self, X: Any) -> Any:
+        """Predict the mean response, the class or the component of each row, ``(n,)``."""
+        raise NotImplementedError
+
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         raise NotImplementedError
