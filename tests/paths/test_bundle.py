@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from consilience._version import __version__
 from consilience.datasets.hospitals import STUDY, hospitals
 from console import check_shown, console_steps
 from paths.consortium.trial import COORDINATOR, HUB, Trial, one_file_per_site, under_contract
@@ -147,6 +148,11 @@ MARK = "=== the next command of the page ==="
 CONTRACT = 'trust = "coordinator"\nmethod = { name = "OneShot", refine = 1 }\n[model]'
 
 
+LATER = "99.0"
+SHOWN = {"kit 0.1.0,": f"kit {__version__},", "kit 0.1.1,": f"kit {LATER},"}
+"""Versions on the page, and those of the bundles that are made here."""
+
+
 def upgraded(bundle: Path, folder: Path) -> None:
     """Make the bundle of a later version: this checkout with another number."""
     shutil.copytree(bundle, folder)
@@ -154,7 +160,7 @@ def upgraded(bundle: Path, folder: Path) -> None:
         for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
             shell(f"cp -r {ROOT / name} {copy}", ROOT)
         version = Path(copy) / "src" / "consilience" / "_version.py"
-        version.write_text(version.read_text().replace("0.1.0.dev0", "0.1.0.dev1"))
+        version.write_text(version.read_text().replace(__version__, LATER))
         (earlier,) = folder.glob("consilience-*.whl")
         earlier.unlink()
         shell(f"{sys.executable} -m pip wheel --quiet --no-deps --wheel-dir {folder} {copy}", ROOT)
@@ -196,7 +202,11 @@ def test_the_commands_of_the_page_for_administrators_do_what_it_shows(
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "rounds.toml").write_text(STUDY.replace("[model]", CONTRACT))
     pq.write_table(hospitals()["ash"], tmp_path / "north.parquet")
-    steps = [step for step in console_steps(PAGE) if not is_of_container(step)]
+    steps = [
+        (command, re.sub(r"kit [\d.]+,", lambda found: SHOWN[found[0]], shown))
+        for command, shown in console_steps(PAGE)
+        if not is_of_container((command, shown))
+    ]
     begin = next(i for i, (command, _) in enumerate(steps) if command == INIT)
     steps.insert(begin + 1, ('sed -i \'s/^allow = .*/allow = ["limits", "coordinator"]/\' north/policy.toml', ""))
     carried_out(steps, "", tmp_path, namespace)
