@@ -174,7 +174,7 @@ def test_data_manager_and_privacy_officer(complete: Environment, empty: Path) ->
     printed = shell(f"exec 2>&1\n{script}", empty, complete.python.parent)
     sys.stdout.write(f"from the study to the file in {time.monotonic() - began:.0f} s, with the demonstration\n")
     compare(printed, "data_manager", empty)
-    assert json.loads((empty / "ash.json").read_text(encoding="utf-8"))["site"] == "ash"
+    assert json.loads((empty / "ash.json").read_text(encoding="utf-8"))["content"]["site"] == "ash"
     assert "What would leave" not in (empty / "demonstration.txt").read_text(encoding="utf-8")
 
 
