@@ -32,7 +32,7 @@ from consilience.model.mixture import Mixture, matching
 ESTIMATORS = {"softmax": MixtureOfExpertsRegressor, "constant": MixtureOfRegressions}
 OPTIONS = {**HOLD_OUT, "before": "the first draws with an earlier version of the package, which is on the path"}
 TRUTHS = RECORDS / "ordinary_coverage_truths.json"
-DRAWS_BEFORE = 50
+DRAWS_BEFORE = 20
 
 
 @cache
@@ -121,12 +121,19 @@ def side_by_side(cell: str, records: list[Record], before: list[Record]) -> Reco
 
 def store_truths(chosen: list[str]) -> None:
     """Keep the vectors of the mixtures that are simulated from: fits may change, and the draws are of these."""
-    kept = truths() if TRUTHS.exists() else {}
+    kept = dict(truths()) if TRUTHS.exists() else {}
     for cell in chosen:
-        name, K, gate = cell.rsplit("/", 2)
-        kept.setdefault(cell, fitted(name, int(K), gate).mixture_.to_vector().tolist())
+        if cell not in kept:
+            name, K, gate = cell.rsplit("/", 2)
+            kept[cell] = fitted(name, int(K), gate).mixture_.to_vector().tolist()
     TRUTHS.write_text(json.dumps(kept, indent=1) + "\n")
     truths.cache_clear()
+
+
+def stored_cells(*, hold_out: bool) -> list[str]:
+    """The fits whose mixtures are stored."""
+    part = set(names_of(hold_out=hold_out))
+    return [cell for cell in truths() if cell.rsplit("/", 2)[0] in part] if TRUTHS.exists() else []
 
 
 def earlier_records(study: Study) -> list[Record]:
@@ -141,13 +148,11 @@ def main() -> None:
     draws = PROTOCOL["coverage"]["hold_out" if hold_out else "development"]
     number, count = (2, 2) if study.quick else (PROTOCOL["coverage"]["fits"], draws["draws"])
     seeds = range(draws["first_seed"], draws["first_seed"] + count)
+    chosen = stored_cells(hold_out=hold_out)[:number] or list(islice(cells(hold_out=hold_out), number))
     if study.options["before"]:
-        held = set(names_of(hold_out=hold_out))
-        chosen = [cell for cell in truths() if cell.rsplit("/", 2)[0] in held][:number]
         study.label += "_before"
         study.replicate([f"{cell}/{seed}" for seed in seeds[:DRAWS_BEFORE] for cell in chosen], replication)
         return
-    chosen = list(islice(cells(hold_out=hold_out), number))
     if not study.quick:
         store_truths(chosen)
     records = study.replicate([f"{cell}/{seed}" for seed in seeds for cell in chosen], replication)
