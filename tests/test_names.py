@@ -15,10 +15,12 @@ TREES = {
     str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))
 }
 TWICE = {  # name: why two modules define it
+    "centre": "numpy's and numba's version of one kernel",
     "distances": "numpy's and numba's version of one kernel",
     "log_sum_exp": "numpy's and numba's version of one kernel",
     "moments": "numpy's and numba's version of one kernel",
     "scatter": "numpy's and numba's version of one kernel",
+    "shrinkage": "numpy's and numba's version of one kernel",
     "standardise": "numpy's and numba's version of one kernel",
 }
 FOLDERS = {"federation", "one_shot", "policy", "site"}
