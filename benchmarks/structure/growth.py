@@ -47,7 +47,7 @@ class House:
 
     modules: dict[str, tuple[int, int]]
     single: dict[str, int]
-    homonyms: int
+    homonyms: dict[str, list[str]]
     crossed: dict[str, set[str]]
 
     @classmethod
@@ -56,7 +56,7 @@ class House:
         counts = {name: code_lines(file.read_text(encoding="utf-8")) for name, file in modules.items()}
         names = {str(file): name for name, file in modules.items()}
         ran = {task: {names[file] for file, _ in crossed(tree, code)} for task, code in TASKS.items()}
-        return cls(counts, single_importers(modules), len(homonyms(modules)), ran)
+        return cls(counts, single_importers(modules), homonyms(modules), ran)
 
 
 @cache
@@ -150,13 +150,14 @@ def carried(now: House, small: House) -> list[Record]:
     code = [sum(each for each, _ in house.modules.values()) for house in (small, now)]
     imports = [sum(each for _, each in house.modules.values()) for house in (small, now)]
     few = [{name for name, size in house.single.items() if size < SMALL} for house in (small, now)]
+    again = [name for name, homes in now.homonyms.items() if len(set(homes) - new) < 2]
     rows = [
         row("files", len(small.modules), len(now.modules), len(new)),
         row("code lines", *code, lines),
         row("imports, % of code lines", *(round(100 * i / c, 2) for i, c in zip(imports, code, strict=True))),
         row("modules with one importer", len(small.single), len(now.single), len(new & set(now.single))),
         row(f"of these below {SMALL} code lines", len(few[0]), len(few[1]), len(new & few[1])),
-        row("public names defined in several modules", small.homonyms, now.homonyms),
+        row("public names defined in several modules", len(small.homonyms), len(now.homonyms), len(again)),
     ]
     for task in TASKS:
         then, today = small.crossed[task], now.crossed[task]
