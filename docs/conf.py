@@ -57,8 +57,11 @@ numpydoc_show_class_members = False  # the class template lists them
 doctest_default_flags = doctest.ELLIPSIS | doctest.DONT_ACCEPT_TRUE_FOR_1  # messages of errors are compared too
 doctest_test_doctest_blocks = ""  # examples in docstrings are run by pytest; here only the pages' own
 # Files that a page writes are in a folder of its own; nothing else is there before its first line.
-doctest_global_setup = "__import__('os').chdir(__import__('tempfile').mkdtemp())"
-doctest_global_cleanup = f"__import__('os').chdir({str(Path(__file__).parents[1])!r})"
+doctest_global_setup = f"""
+CHECKOUT = {str(Path(__file__).parents[1])!r}
+__import__("os").chdir(__import__("tempfile").mkdtemp())
+"""
+doctest_global_cleanup = "__import__('os').chdir(CHECKOUT)"
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"Consilience {version}"
