@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,8 +36,12 @@ def test_no_page_has_python_that_nothing_runs() -> None:
     assert len(PAGES) > 60
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        for silent in ("code-block:: py", "code:: py", "sourcecode:: py", "doctest: +SKIP", "testsetup::", ":hide:"):
+        for silent in ("code-block:: py", "code:: py", "sourcecode:: py", "doctest: +SKIP", ":hide:"):
             assert silent not in text, f"{page}: {silent}"
+        for setup in re.findall(r"^\.\. testsetup::\n\n((?:   .*\n)+)", text, flags=re.MULTILINE):
+            file = re.fullmatch(r' +__import__\("shutil"\)\.copy\(f"\{CHECKOUT\}/docs/([\w/.]+)", "[\w.]+"\)\n', setup)
+            assert file, f"{page}: {setup}"  # nothing is hidden but the file that the page shows
+            assert f"literalinclude:: ../{file[1]}" in text, f"{page}: {setup}"
 
 
 def included(page: Path) -> list[str]:
