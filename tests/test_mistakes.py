@@ -298,7 +298,7 @@ def test_a_column_of_a_file_that_is_no_covariate_is_refused_before_the_run(kind:
 @pytest.mark.parametrize("library", TABLES)
 def test_decimals_and_objects_that_are_numbers_are_read_as_numbers(library: str) -> None:
     doses, response = np.arange(N) / 4, np.arange(N) ** 2 % 17 / 4
-    decimals = TABLES[library]({"age": X[:, 0], "dose": [Decimal(dose) for dose in doses]})
+    decimals = TABLES[library]({"age": X[:, 0], "dose": [Decimal(f"{dose:.2f}") for dose in doses]})
     found = MixtureOfRegressions(1).fit(decimals, objects(map(Decimal, response)))
     expected = MixtureOfRegressions(1).fit(np.column_stack([X[:, 0], doses]), response)
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-12)
