@@ -25,6 +25,8 @@ from consilience.errors import ConsilienceWarning, TooFewRowsError
 
 ESTIMATORS = {"softmax": MixtureOfExpertsRegressor, "constant": MixtureOfRegressions}
 NEAR = PROTOCOL["near"]
+LONE = 3
+"""Number of the 200 random starts near the best value up to which a maximum is narrow."""
 OPTIONS = {**HOLD_OUT, "best": "compute the best of 200 random starts of each cell"}
 
 
@@ -77,22 +79,28 @@ def shown(model) -> Record:
     }
 
 
-def best_known(study: Study, records: list[Record]) -> dict[str, float]:
-    """The best proper value of each cell, from the random starts and from all fits."""
+def yardstick(study: Study) -> dict[str, Record]:
+    """What the random starts found in each cell."""
     path = RECORDS / f"{study.label}_best.jsonl"
-    found = {r["key"]: r["ll"] for r in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
-    best = {key: -np.inf if value is None else value for key, value in found.items()}
+    return {r["key"]: r for r in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+
+
+def best_known(found: dict[str, Record], records: list[Record]) -> dict[str, float]:
+    """The best proper value of each cell, from the random starts and from all fits."""
+    best = {key: -np.inf if each["ll"] is None else each["ll"] for key, each in found.items()}
     for record in records:
         value = -np.inf if record["degenerate"] else record["ll"]
         best[record["key"]] = max(best.get(record["key"], -np.inf), value)
     return best
 
 
-def judged(record: Record, best: float) -> Record:
+def judged(record: Record, best: float, found: Record) -> Record:
+    """A fit beside the best known value; ``lone`` says that few of the random starts come near that."""
     name, K, gate = record["key"].rsplit("/", 2)
     gap = best - record["ll"] if np.isfinite(best) else 0.0
     reached = gap <= NEAR and (not record["degenerate"] or not np.isfinite(best))
-    return {**record, "name": name, "K": int(K), "gate": gate, "gap": gap, "reached": reached}
+    lone = found.get("short climbs within 2", 0) <= LONE
+    return {**record, "name": name, "K": int(K), "gate": gate, "gap": gap, "reached": reached, "lone": lone}
 
 
 def summary(label: str, records: list[Record]) -> Record:
@@ -102,6 +110,8 @@ def summary(label: str, records: list[Record]) -> Record:
         "fits": label,
         "number": len(records),
         "within 2 of the best": rounded(np.mean([r["reached"] for r in records])),
+        "missed": sum(not r["reached"] for r in records),
+        f"of these, at most {LONE} random starts near": sum(not r["reached"] and r["lone"] for r in records),
         "say that starts agree": len(agree),
         "of these, further below": rounded(np.mean([not r["reached"] for r in agree])) if agree else None,
         "called degenerate": sum(bool(r["degenerate"]) for r in records),
@@ -155,8 +165,9 @@ def main() -> None:
         study.replicate(keys, reference)
         return
     records = [record for record in study.replicate(keys, replication) if "refused" not in record]
-    best = best_known(study, records)
-    done = [judged(record, best[record["key"]]) for record in records]
+    found = yardstick(study)
+    best = best_known(found, records)
+    done = [judged(record, best[record["key"]], found.get(record["key"], {})) for record in records]
     selected = at_most_selected(done)
     study.save(
         table("Default fits against the best proper maximum", [summary(*each) for each in groups_of(done).items()]),
