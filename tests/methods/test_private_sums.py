@@ -111,9 +111,9 @@ def test_a_run_that_loses_a_site_in_each_round_ends_when_the_budget_does():
 
 
 def test_the_plan_has_a_spare_round():
-    rho, parts, _ = method().budget
-    assert parts == 8 + SPARE
-    assert rho * parts == rho_of(3, 1e-6)
+    budget = method().budget
+    assert budget.parts == 8 + SPARE
+    assert budget.whole == rho_of(3, 1e-6)
     assert affordable([(0.0, 1), (0.0, 2), (0.0, 3), (0.0, 2)], 7) == [(0.0, 1), (0.0, 2), (0.0, 3), (0.0, 1)]
     assert affordable([(0.0, 3), (0.0, 2)], 2) == [(0.0, 2)]
     assert affordable([(0.0, 3)], 0) == []
