@@ -114,9 +114,9 @@ def means(mixture: Mixture, rows: Rows) -> np.ndarray:
 
 
 def test_the_budget_of_a_private_start_is_a_part_of_the_whole():
-    rho, parts, _ = method().budget
-    assert parts == 8 + START_PARTS
-    assert rho * parts == rho_of(8, 1e-6)
+    budget = method().budget
+    assert budget.parts == 8 + START_PARTS
+    assert budget.whole == rho_of(8, 1e-6)
 
 
 def test_what_has_no_private_start_is_refused_by_a_sentence():
