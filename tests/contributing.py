@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -73,3 +75,36 @@ def hostile_factor(P: int, rng: Rng) -> np.ndarray:
     elif kind == 4:
         W[:] = 0.0
     return W
+
+
+GATES = ("softmax", "constant")
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a question asks for: a mixture of a family and gate, a factor and a clip, hostile in three of four."""
+
+    name: str
+    gate: str
+    mixture: Mixture
+    factor: np.ndarray
+    clip: float
+    rng: Rng
+
+
+def asked_of_each(seed: int) -> Iterator[Asked]:
+    """Questions for all families and gates."""
+    for place, name in enumerate(NAMES):
+        for of_gate, gate in enumerate(GATES):
+            rng = np.random.default_rng([seed, place, of_gate])
+            hostile = bool(rng.integers(4))
+            mixture = (hostile_mixture if hostile else mixture_of)(name, rng, K=int(rng.integers(1, 4)), gate=gate)
+            P = mixture.parameter_count
+            clip = float(rng.choice([1e-300, 1e-3, np.sqrt(P), 1e6, 1e300]) if hostile else np.sqrt(P))
+            W = hostile_factor(P, rng) if hostile else np.linalg.cholesky(np.eye(P) + 0.1)
+            yield Asked(name, gate, mixture, W, clip, rng)
+
+
+def squared_lengths(k: np.ndarray) -> list[int]:
+    """Squared lengths of the rows, in Python integers."""
+    return [sum(int(x) ** 2 for x in row) for row in k]

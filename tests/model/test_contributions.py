@@ -12,46 +12,35 @@ from consilience.model import Design, Experts, GaussianExperts, Groups, Mixture,
 from consilience.model.contributions import CHUNK, DRAWS, GRID, Frame, contributions, portions, rounded, sensitivity
 from consilience.model.expectation import observed_scores
 from contributing import (
+    GATES,
     NAMES,
     ONE_RESPONSE,
+    asked_of_each,
     drawn_rows,
     gate_of,
-    hostile_factor,
-    hostile_mixture,
     hostile_rows,
     mixture_of,
+    squared_lengths,
 )
-
-GATES = ("softmax", "constant")
-
-
-def norms(k: np.ndarray) -> list[int]:
-    """Squared lengths, in Python integers."""
-    return [sum(int(x) ** 2 for x in row) for row in k]
 
 
 def check_neighbours(seed: int, rows_of_each: int) -> tuple[int, int]:
     """Check lengths and single rows over all families and gates; return the numbers of rows, and of those not zero."""
     checked = moving = 0
-    for place, name in enumerate(NAMES):
-        for of_gate, gate in enumerate(GATES):
-            rng = np.random.default_rng([seed, place, of_gate])
-            hostile = bool(rng.integers(4))
-            mixture = (hostile_mixture if hostile else mixture_of)(name, rng, K=int(rng.integers(1, 4)), gate=gate)
-            rows = hostile_rows(name, mixture, rows_of_each, rng)
-            P = mixture.parameter_count
-            clip = float(rng.choice([1e-300, 1e-3, np.sqrt(P), 1e6, 1e300]) if hostile else np.sqrt(P))
-            W = hostile_factor(P, rng) if hostile else np.linalg.cholesky(np.eye(P) + 0.1)
-            k = contributions(mixture, rows, W, clip)
-            assert k.dtype == np.int64
-            assert k.shape == (rows.n, P)
-            assert max(norms(k)) <= sensitivity(P) ** 2, (name, gate)
-            for index in (
-                np.delete(np.arange(rows.n), int(rng.integers(rows.n))),
-                rng.permutation(rows.n)[: CHUNK // 2],
-            ):
-                assert np.array_equal(contributions(mixture, rows.take(index), W, clip), k[index]), (name, gate)
-            checked, moving = checked + rows.n, moving + int(np.any(k != 0, axis=1).sum())
+    for asked in asked_of_each(seed):
+        mixture, rng, P = asked.mixture, asked.rng, asked.mixture.parameter_count
+        rows = hostile_rows(asked.name, mixture, rows_of_each, rng)
+        k = contributions(mixture, rows, asked.factor, asked.clip)
+        assert k.dtype == np.int64
+        assert k.shape == (rows.n, P)
+        assert max(squared_lengths(k)) <= sensitivity(P) ** 2, (asked.name, asked.gate)
+        for index in (
+            np.delete(np.arange(rows.n), int(rng.integers(rows.n))),
+            rng.permutation(rows.n)[: CHUNK // 2],
+        ):
+            some = contributions(mixture, rows.take(index), asked.factor, asked.clip)
+            assert np.array_equal(some, k[index]), (asked.name, asked.gate)
+        checked, moving = checked + rows.n, moving + int(np.any(k != 0, axis=1).sum())
     return checked, moving
 
 
@@ -96,7 +85,7 @@ def test_several_responses_are_bounded_and_depend_on_their_row_alone():
         mixture = mixture_of(name, rng, q=2)
         rows, P = drawn_rows(name, mixture, 40, rng), mixture.parameter_count
         k = contributions(mixture, rows, np.eye(P), np.sqrt(P))
-        assert max(norms(k)) <= sensitivity(P) ** 2
+        assert max(squared_lengths(k)) <= sensitivity(P) ** 2
         assert np.array_equal(contributions(mixture, rows.take(np.arange(3, 20)), np.eye(P), np.sqrt(P)), k[3:20])
 
 
@@ -177,7 +166,7 @@ def test_the_length_is_checked_in_integers_and_last():
     for clip in (np.nan, np.inf, -1.0, 0.0, 1e-320):
         with np.errstate(all="ignore"):
             found = rounded(u, clip, np.ones(6, dtype=bool))
-        assert max(norms(found.T)) <= Delta**2
+        assert max(squared_lengths(found.T)) <= Delta**2
 
 
 def test_what_a_fault_of_floats_leaves_too_long_is_zero(monkeypatch):

@@ -24,37 +24,31 @@ from consilience.model.group_contributions import (
     group_total,
     rows_at_once,
 )
-from contributing import NAMES, gate_of, hostile_factor, hostile_mixture, mixture_of
+from contributing import (
+    GATES,
+    NAMES,
+    asked_of_each,
+    gate_of,
+    mixture_of,
+    squared_lengths,
+)
 from grouped import drawn_groups, grouped_rows, hostile_groups, without
-
-GATES = ("softmax", "constant")
-
-
-def lengths(k: np.ndarray) -> list[int]:
-    """Squared lengths, in Python integers."""
-    return [sum(int(x) ** 2 for x in row) for row in k]
 
 
 def check_neighbours(seed: int, groups_of_each: int) -> tuple[int, int]:
     """Check lengths and single groups over families and gates; return the numbers of groups, and of those not zero."""
     checked = moving = 0
-    for place, name in enumerate(NAMES):
-        for of_gate, gate in enumerate(GATES):
-            rng = np.random.default_rng([seed, place, of_gate])
-            hostile = bool(rng.integers(4))
-            mixture = (hostile_mixture if hostile else mixture_of)(name, rng, K=int(rng.integers(1, 4)), gate=gate)
-            rows = hostile_groups(name, mixture, groups_of_each, rng, most=int(rng.integers(1, 7)))
-            P = mixture.parameter_count
-            clip = float(rng.choice([1e-300, 1e-3, np.sqrt(P), 1e6, 1e300]) if hostile else np.sqrt(P))
-            W = hostile_factor(P, rng) if hostile else np.linalg.cholesky(np.eye(P) + 0.1)
-            k = group_contributions(mixture, rows, W, clip)
-            assert k.dtype == np.int64
-            assert k.shape == (groups_of_each, P)
-            assert max(lengths(k)) <= sensitivity(P) ** 2, (name, gate)
-            gone = int(rng.integers(groups_of_each))
-            rest = group_contributions(mixture, without(rows, gone), W, clip)
-            assert np.array_equal(rest, np.delete(k, gone, axis=0)), (name, gate)
-            checked, moving = checked + len(k), moving + int(np.any(k != 0, axis=1).sum())
+    for asked in asked_of_each(seed):
+        mixture, rng, P = asked.mixture, asked.rng, asked.mixture.parameter_count
+        rows = hostile_groups(asked.name, mixture, groups_of_each, rng, most=int(rng.integers(1, 7)))
+        k = group_contributions(mixture, rows, asked.factor, asked.clip)
+        assert k.dtype == np.int64
+        assert k.shape == (groups_of_each, P)
+        assert max(squared_lengths(k)) <= sensitivity(P) ** 2, (asked.name, asked.gate)
+        gone = int(rng.integers(groups_of_each))
+        rest = group_contributions(mixture, without(rows, gone), asked.factor, asked.clip)
+        assert np.array_equal(rest, np.delete(k, gone, axis=0)), (asked.name, asked.gate)
+        checked, moving = checked + len(k), moving + int(np.any(k != 0, axis=1).sum())
     return checked, moving
 
 
@@ -254,5 +248,5 @@ def test_contributions_are_in_grid_units():
     mixture = mixture_of("gaussian-full", rng)
     rows, P = grouped_rows("gaussian-full", mixture, 60, rng), mixture.parameter_count
     k = group_contributions(mixture, rows, 100 * np.eye(P), 1.0)  # nearly all are clipped
-    found = np.sqrt(np.array(lengths(k), dtype=float)) / GRID
+    found = np.sqrt(np.array(squared_lengths(k), dtype=float)) / GRID
     assert np.mean(found > 0.999) > 0.8
