@@ -189,11 +189,11 @@ def test_other_families_have_words(family: str) -> None:
 
 
 def test_figures_are_as_fine_as_their_interval_supports() -> None:
-    assert _with_interval(0.0206, 0.0102, 0.031) == "0.021 (0.01 to 0.031)"
+    assert _with_interval(0.0206, 0.0102, 0.031) == "0.021 (0.010 to 0.031)"  # as many decimals each
     assert _with_interval(123.4, 20.1, 226.3) == "120 (20 to 230)"
     assert _with_interval(7.12, 6.85, 7.39) == "7.12 (6.85 to 7.39)"
     assert _with_interval(15.5493, 15.2, 15.9) == "15.5 (15.2 to 15.9)"  # rounded once
-    assert _with_interval(0.17, 0.004, 0.35) == "0.17 (0.004 to 0.35)"  # an end above 0 is not said to be 0
+    assert _with_interval(0.17, 0.004, 0.35) == "0.170 (0.004 to 0.350)"  # an end above 0 is not said to be 0
     assert _with_interval(0.0206, np.nan, np.nan) == "0.0206 (no interval)"
 
 
@@ -249,7 +249,7 @@ def test_components_of_points_are_means_against_the_overall_mean(covariance_type
     X[:400, 1] += 8
     model = GaussianMixture(2, covariance_type=covariance_type, random_state=0, n_init=2)
     text = said(model.fit(pd.DataFrame(X, columns=["a", "b", "c"])))
-    assert f"b is higher in it, with a mean of {model.means_[0, 1]:.3g} (" in text
+    assert f"b is higher in it, with a mean of {model.means_[0, 1]:.2f} (" in text
     assert f"against {model.weights_ @ model.means_[:, 1]:.3g} overall" in text
     assert mean_distances(model, 0, 0.95)[1].tolist() == [False, True, False]
     assert "Its mean of a and c cannot be told from the overall mean." in text

@@ -279,10 +279,13 @@ def _name_some(names: Sequence[str], most: int = NAMED) -> str:
     return join_words(names)
 
 
-def _number(value: float, decimals: int = 15) -> str:
-    """Format with three significant digits or so many decimals, without an exponent for numbers of everyday size."""
+def _number(value: float, decimals: int | None = None) -> str:
+    """Format with three significant digits, or at most so many decimals, without an exponent for everyday sizes."""
     if not np.isfinite(value):
         return "—"
-    most = 0 if 1000 <= abs(value) < 1e7 else 2 - floor(log10(abs(value) or 1.0))
-    rounded = round(float(value), min(decimals, most)) + 0.0
-    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e7 else f"{rounded:.3g}"
+    if decimals is None:
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.3g}"
+    most = 0 if abs(value) >= 1000 else 2 - floor(log10(abs(value) or 1.0))
+    kept = min(decimals, most)
+    rounded = round(float(value), kept) + 0.0
+    return f"{rounded:.3g}" if abs(rounded) >= 1e7 or kept > 6 else f"{rounded:,.{max(kept, 0)}f}"

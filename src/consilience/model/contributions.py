@@ -121,7 +121,7 @@ def refusal(rows: Columned, *, of_persons: bool = False, of_groups: bool = False
     if rows.groups is not None and not of_groups:
         return "rows have groups, whose rows have one label: pass unit='group', or leave groups out"
     if rows.groups is None and of_groups:
-        return "unit='group' protects whole groups, and rows have none: pass their groups"
+        return "unit='group' protects whole groups, and rows have none: add the group of each row"
     if rows.clusters is not None and not of_persons:
         more = "" if of_groups else ", or pass unit='person'"
         return f"rows have clusters, which are protected as persons only: leave clusters out{more}"
