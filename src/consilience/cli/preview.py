@@ -243,7 +243,7 @@ def model_lines(file: SiteFile) -> list[str]:
         return ["none: there are too few rows for a fit, and only the summary of the columns leaves"]
     lines = []
     for k, coefficients in enumerate(parameters(model.mixture).experts):
-        lines.append(f"expert {k + 1}, {model.mass[k] / model.mass.sum():.0%} of the rows:")
+        lines.append(f"expert {k + 1}, {100 * model.mass[k] / model.mass.sum():.0f} % of the rows:")
         for channel in coefficients:
             named = ", ".join(f"{term} {value:.3g}" for term, value in zip(file.terms, channel, strict=True))
             lines.append(f"  {named}")

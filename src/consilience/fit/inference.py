@@ -633,8 +633,8 @@ def withholding_reasons(fit: Fit, inverse: Array, decrement: float) -> dict[str,
 
 def _from_penalty(share: float) -> str:
     return (
-        f"{min(share, 1.0):.0%} of what is known of a coefficient is the penalty and not the data, at most "
-        f"{RIDGE_SHARE:.0%} may be"
+        f"{100 * min(share, 1.0):.0f} % of what is known of a coefficient is the penalty and not the data, at most "
+        f"{100 * RIDGE_SHARE:.0f} % may be"
     )
 
 

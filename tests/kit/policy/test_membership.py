@@ -79,7 +79,7 @@ def test_more_rows_for_the_same_numbers_are_told_less() -> None:
     assert (few.rows, many.rows) == (100, 5000)
     assert few.auc > 0.6 > 0.53 > many.auc
     assert few.hits > 0.02 > many.hits > 0.01
-    assert "50% is guessing" in str(few)
+    assert "50 % is guessing" in str(few)
 
 
 def test_a_file_without_a_model_has_no_attack() -> None:

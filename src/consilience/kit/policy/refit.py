@@ -270,7 +270,7 @@ class MembershipTest:
     def __str__(self) -> str:
         return (
             f"An attacker who has the file, knows what such rows are like elsewhere, and has two rows, one of them from"
-            f" the fit, picks that one in about {self.auc:.0%} of all cases (50% is guessing): the file has "
+            f" the fit, picks that one in about {100 * self.auc:.0f} % of all cases (50 % is guessing): the file has "
             f"{self.numbers:,} numbers from {self.rows:,} rows."
         )
 
