@@ -177,6 +177,16 @@ def one_shot(refine: int) -> MixtureOfExpertsRegressor:
 ESTIMATED = "The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly."
 
 
+def test_what_noise_does_not_tell_is_a_dash_and_a_noisy_number_of_rows_is_whole() -> None:
+    model = regressor(n=1200)
+    model.log_likelihood_, model.n_labels_, model.n_rows_ = np.nan, 1199.5274, 1199.5274
+    text = model.summary()
+    for label in ("Log-likelihood", "AIC", "BIC"):
+        assert re.search(rf"{label} +—$", text, re.MULTILINE)
+    assert re.search(r"^Rows +1,200 ", text, re.MULTILINE)
+    assert "nan" not in text
+
+
 @pytest.mark.usefixtures("few_points")
 def test_a_log_likelihood_that_nobody_measured_is_said_to_be_an_estimate() -> None:
     model = one_shot(0)

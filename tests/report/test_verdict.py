@@ -132,7 +132,13 @@ def test_a_private_fit_says_what_it_spent_and_what_noise_costs() -> None:
     page = html_report(private())
     assert "3 sites were asked for sums" in page
     assert "What noise protects, and what it costs" in page
-    for said in ("ε = 8", "ρ = 1.0524", "one row of a site", "times those without noise"):
+    for said in (
+        "ε = 8",
+        "ρ = 1.0524",
+        "one row of a site",
+        "times those without noise",
+        "sums with noise do not tell",
+    ):
         assert said in page
     assert "All rows were at one place" not in page
     assert "What noise protects" not in html_report(fitted(parts(sites=3)))

@@ -34,6 +34,8 @@ EXPERTS_SHOWN = 6
 RESPONSES_SHOWN = 4
 NOTE_WIDTH = 110
 """Least width at which notes are wrapped."""
+WHOLE = 1000
+"""Number of rows from which a fraction, of weights or of noise, is not shown."""
 STOP_WIDTH = 96
 """Width at which the reason of the stop is wrapped: it does not widen the rules of the tables."""
 LONG = (12, 11, 11, 9, 8, 11, 11)
@@ -69,16 +71,16 @@ def summarise_fit(estimator: FittedMixture, *, reference: int | None, level: flo
 
 def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
     """Return the overview of the fit, two entries per row."""
-    n, P = estimator.n_labels_, estimator.n_parameters_
+    n, P, value = estimator.n_labels_, estimator.n_parameters_, estimator.log_likelihood_
     left = [
         (f"{noun(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
-        (labelled(estimator).capitalize(), format_count(n)),
+        (labelled(estimator).capitalize(), format_count(round(n) if n >= WHOLE else n)),
         ("Parameters", f"{P}"),
     ]
     right = [
-        ("Log-likelihood" + " ≈" * (estimator.stop_reason_ is StopReason.COMBINED), f"{estimator.log_likelihood_:.3f}"),
-        ("AIC", f"{criteria.aic(estimator.log_likelihood_, P):.3f}"),
-        ("BIC", f"{criteria.bic(estimator.log_likelihood_, P, n):.3f}"),
+        ("Log-likelihood" + " ≈" * (estimator.stop_reason_ is StopReason.COMBINED), _format_fixed(value, 3)),
+        ("AIC", _format_fixed(criteria.aic(value, P), 3)),
+        ("BIC", _format_fixed(criteria.bic(value, P, n), 3)),
     ]
     return [(*a, *b) for a, b in zip(left, right, strict=True)]
 

@@ -120,11 +120,12 @@ def _plan(findings: Findings) -> Table | None:
 def _convergence(findings: Findings) -> Facts:
     model = findings.subject.model
     one = findings.subject.is_from_files
-    likelihood = write_minus(f"{model.log_likelihood_:,.3f}")
+    known = np.isfinite(model.log_likelihood_)
+    likelihood = write_minus(f"{model.log_likelihood_:,.3f}") if known else "not known: sums with noise do not tell it"
     return Facts((
         ("end", "combined in one exchange of files" if one else str(model.stop_reason_)),
         ("iterations", f"{model.n_iter_}"),
-        ("log-likelihood", f"{likelihood}{' (estimated from the files)' if one else ''}"),
+        ("log-likelihood", f"{likelihood}{' (estimated from the files)' if one and known else ''}"),
         ("parameters", f"{model.n_parameters_}"),
         ("searches", str(model.starts_)),
         ("standard errors", f"{model.inference_.kind}"),
