@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import doctest
 import inspect
 import re
 from functools import cached_property, reduce
@@ -87,6 +90,26 @@ def test_names_of_the_reference_have_an_example() -> None:
     entries = reference()
     assert len(entries) > 100
     assert [name for name, value in entries.items() if needs_example(value) and not has_example(value)] == []
+
+
+def not_imported(value: object) -> set[str]:
+    """Names that an example reads, and neither imports nor makes: who copies it would have to guess them."""
+    examples = doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
+    nodes = list(ast.walk(ast.parse("".join(example.source for example in examples))))
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    made = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler)}
+    imports = [each for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for each in node.names]
+    return read - made - {(each.asname or each.name).split(".")[0] for each in imports} - set(dir(builtins))
+
+
+def test_examples_of_the_reference_import_what_they_use() -> None:
+    entries = {name: value for name, value in reference().items() if needs_example(value)}
+    members = {
+        f"{name}.{key}": getattr(CLASSES[name], key) for name in entries.keys() & MEMBERS for key in MEMBERS[name]
+    }
+    assert {name: found for name, value in (entries | members).items() if (found := not_imported(value))} == {}
 
 
 def test_public_methods_and_properties_are_documented() -> None:

@@ -279,6 +279,8 @@ class Camps:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Camps
     >>> Camps(0.01, 0.001, np.array([True, False]), np.array([True, True])).found
     True
     """
@@ -327,6 +329,8 @@ def camps(estimates: Sequence[Array], covariances: Sequence[Array], *, seed: int
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import camps
     >>> rng = np.random.default_rng(0)
     >>> alike, C = rng.normal(size=(8, 4)), np.tile(np.eye(4), (8, 1, 1))
     >>> camps([alike], [C]).found

@@ -45,6 +45,7 @@ class Columns:
 
     Examples
     --------
+    >>> from consilience.data import Columns
     >>> columns = Columns(("age", "dose"), ("outcome",), weight="freq", classes=("dead", "well"))
     >>> columns.names
     ('age', 'dose', 'outcome', 'freq')

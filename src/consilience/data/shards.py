@@ -62,6 +62,9 @@ class Shard:
 
     Examples
     --------
+    >>> from pyarrow import parquet
+    >>> import pyarrow as pa
+    >>> from consilience.data import Columns, Shard
     >>> import tempfile
     >>> table = pa.table({"y": [1.0, 2.0, 4.0], "dose": [1, 2, 3]})
     >>> with tempfile.TemporaryDirectory() as directory:

@@ -52,6 +52,8 @@ class Claim:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim
     >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
     >>> claim.standard_errors().ravel()
     array([0.2, 0.2])
@@ -87,6 +89,9 @@ class Replay:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Replay
+    >>> from consilience.model import Statistics
     >>> from consilience.model.statistics import Moments
     >>> none = Moments(np.zeros(0), np.zeros((0, 1)), np.zeros((0, 1)))
     >>> replay = Replay()
@@ -111,6 +116,8 @@ def label_flip(claim: Claim) -> Claim:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim, label_flip
     >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
     >>> label_flip(claim).B.ravel()
     array([5., 0.])
@@ -123,6 +130,8 @@ def sign_flip(claim: Claim) -> Claim:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim, sign_flip
     >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[1.0]], [[5.0]]]), np.full((2, 1), 100.0))
     >>> sign_flip(claim).B.ravel()
     array([-1., -5.])
@@ -135,6 +144,8 @@ def not_a_number(claim: Claim) -> Claim:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim, not_a_number
     >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
     >>> not_a_number(claim).B.ravel()
     array([nan])
@@ -147,6 +158,8 @@ def fewer_experts(claim: Claim) -> Claim:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim, fewer_experts
     >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
     >>> fewer_experts(claim).B.ravel()
     array([0.])
@@ -160,6 +173,8 @@ class Blown:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Blown, Claim
     >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
     >>> Blown()(claim).B.ravel()
     array([5000.])
@@ -185,6 +200,8 @@ class Collusion:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim, Collusion
     >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
     >>> Collusion(3.0)(claim).B.ravel().round(2)
     array([5.6])
@@ -205,6 +222,8 @@ class MoreRows:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Claim, MoreRows
     >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
     >>> MoreRows()(claim).n
     array([1.e+09])
@@ -306,6 +325,8 @@ class Drill:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Drill
     >>> import warnings
     >>> from consilience import Federation, GaussianMixture, SharedCentre
     >>> from consilience.datasets.attacks import Blown
@@ -346,6 +367,9 @@ class Attacked:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.datasets.attacks import Attacked
+    >>> from consilience.site import Site
     >>> from consilience.datasets.attacks import sign_flip
     >>> from consilience.engines import InProcess
     >>> from consilience.model import Rows

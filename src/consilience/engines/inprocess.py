@@ -109,6 +109,7 @@ class InProcess:
 
     Examples
     --------
+    >>> from consilience import InProcess
     >>> import numpy as np
     >>> from consilience.model import Rows
     >>> from consilience.site import Site
@@ -126,6 +127,7 @@ class InProcess:
 
         Examples
         --------
+        >>> from consilience import InProcess
         >>> sorted(InProcess().each(lambda item, shared: item * len(shared), [1, 2], b"abc"))
         [(0, 3), (1, 6)]
         """

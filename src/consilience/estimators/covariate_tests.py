@@ -45,6 +45,7 @@ class CovariateTest:
 
     Examples
     --------
+    >>> from consilience.estimators import CovariateTest
     >>> CovariateTest("Wald test", "age", "both", 9.0, 3)
     Wald test of age (experts and gate): χ²(3) = 9.00, P = 0.0293
     """

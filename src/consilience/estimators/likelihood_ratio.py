@@ -38,6 +38,8 @@ class OrderTest:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.estimators import OrderTest
     >>> OrderTest(1, 5.0, np.array([1.0, 6.0, 2.0]), None, None).p_value
     0.5
     """

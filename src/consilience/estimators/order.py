@@ -55,6 +55,7 @@ class OrderSelection:
 
     Examples
     --------
+    >>> from consilience.estimators import OrderSelection
     >>> OrderSelection((1, 2, 3), (), {"bic": (30.0, 20.0, 25.0)}, "bic").preferred("bic")
     2
     """

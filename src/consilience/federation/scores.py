@@ -42,6 +42,7 @@ class Scores:
 
     Examples
     --------
+    >>> from consilience.federation import Scores
     >>> Scores(("scores/a.parquet", "scores/b.parquet"), 2_000_000, 0)
     2 files of scores, from scores/a.parquet on: 2,000,000 rows written now
     """

@@ -54,6 +54,10 @@ class SavedFit:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.files import SavedFit
+    >>> from consilience.fit import StartEnds
+    >>> from consilience.model import Design
     >>> from consilience.fit import StopReason
     >>> plane, one = Design.raw(2), np.ones(1)
     >>> fit = SavedFit(-3.0, 2, 2.0, 9.0, 9.0, one, StopReason.MAX_ITER, 1, -one, StartEnds(), (plane, plane))

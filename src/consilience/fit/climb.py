@@ -45,6 +45,7 @@ class StopReason(Enum):
 
     Examples
     --------
+    >>> from consilience.fit import StopReason
     >>> StopReason.MAX_ITER.converged
     False
     >>> print(StopReason.MAX_ITER)
@@ -91,6 +92,7 @@ class MethodStop:
 
     Examples
     --------
+    >>> from consilience.fit import MethodStop
     >>> print(MethodStop("medians of the fits of the sites, without iterations"))
     stopped: medians of the fits of the sites, without iterations
     """
@@ -294,6 +296,7 @@ class Expect:
 
     Examples
     --------
+    >>> from consilience.fit import Expect
     >>> from consilience.datasets import soft
     >>> question = Expect(soft(10, random_state=0).truth, information=True)
     >>> question.mixture.K, question.information
@@ -461,6 +464,7 @@ def climb(
     --------
     Two sites answer; the climb sees only the sum of their statistics:
 
+    >>> from consilience.fit import climb, drive
     >>> from functools import reduce
     >>> from operator import add
     >>> from consilience.datasets import soft
@@ -724,6 +728,7 @@ def drive(dialogue: Climb, respond: Callable[[Expect], Statistics]) -> Ascent:
 
     Examples
     --------
+    >>> from consilience.fit import climb, drive
     >>> from consilience.datasets import soft
     >>> from consilience.model import Penalty, Rows, expect
     >>> data = soft(500, random_state=0)

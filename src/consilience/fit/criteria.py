@@ -26,6 +26,7 @@ def aic(ll: float, P: int) -> float:
 
     Examples
     --------
+    >>> from consilience.fit import aic
     >>> aic(-10.0, 3)
     26.0
     """
@@ -37,6 +38,7 @@ def bic(ll: float, P: int, n: float) -> float:
 
     Examples
     --------
+    >>> from consilience.fit import bic
     >>> round(bic(-10.0, 3, 100), 3)
     33.816
     """

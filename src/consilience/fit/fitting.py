@@ -106,6 +106,9 @@ class Fit:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> from consilience.model import Rows
     >>> rng = np.random.default_rng(0)
     >>> rows = Rows(np.empty((300, 0)), np.r_[rng.normal(0, 1, (200, 1)), rng.normal(9, 1, (100, 1))])
     >>> fit = fit_mixture(rows, Specification(K=2, gate="constant"), rng=rng)
@@ -208,6 +211,9 @@ def fit_mixture(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> from consilience.model import Rows
     >>> from consilience.datasets import soft
     >>> data = soft(2000, random_state=0)
     >>> fit = fit_mixture(Rows(data.X, data.y[:, None]), Specification(K=4), rng=np.random.default_rng(0))

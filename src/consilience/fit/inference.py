@@ -245,6 +245,9 @@ class Inference:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.fit import infer
+    >>> from consilience.model import Rows
     >>> from consilience.fit import Specification, fit_mixture
     >>> rng = np.random.default_rng(0)
     >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))
@@ -349,6 +352,9 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.fit import infer
+    >>> from consilience.model import Rows
     >>> from consilience.datasets import soft
     >>> from consilience.fit import Specification, fit_mixture
     >>> data = soft(3000, random_state=0)
@@ -540,6 +546,9 @@ class InferredFit(Fit):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.fit import InferredFit
+    >>> from consilience.model import Rows
     >>> from consilience.datasets import soft
     >>> from consilience.fit import Specification, fit_mixture
     >>> data = soft(500, random_state=0)
@@ -714,6 +723,9 @@ def bootstrap(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.fit import bootstrap
+    >>> from consilience.model import Rows
     >>> from consilience.fit import Specification, fit_mixture
     >>> rng = np.random.default_rng(0)
     >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))

@@ -27,6 +27,7 @@ class Parameters:
 
     Examples
     --------
+    >>> from consilience.fit.parameters import parameters
     >>> from consilience.datasets import soft
     >>> read = parameters(soft(10, random_state=0).truth)
     >>> read.gate.shape, read.experts.shape, read.log_shapes.shape, read.flat().shape

@@ -28,6 +28,8 @@ class Problem:
 
     Examples
     --------
+    >>> from consilience.fit import Problem, Specification
+    >>> from consilience.model import ColumnSummary
     >>> import numpy as np
     >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
     >>> Problem(Specification(K=2), summary).penalty.gate_ridge

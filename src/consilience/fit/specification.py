@@ -57,6 +57,7 @@ class Specification:
 
     Examples
     --------
+    >>> from consilience.fit import Specification
     >>> Specification(K=3).family
     'gaussian'
     >>> Specification(K=3, gate="typo")

@@ -69,6 +69,7 @@ class Summary(str):
 
     Examples
     --------
+    >>> from consilience.fitted.typeset import Summary, TextTable
     >>> table = TextTable("Models", ["", "BIC"], [["one", "3.1"], ["two", "2.4"]])
     >>> print(Summary(table.text(), "Comparison", tables=[table]).to_markdown())
     **Comparison**

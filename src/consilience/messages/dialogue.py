@@ -32,6 +32,7 @@ class Total:
 
     Examples
     --------
+    >>> from consilience.messages import Total
     >>> from consilience.messages import Summarise
     >>> Total(Summarise(d=2, q=1)).question
     Summarise(d=2, q=1)
@@ -57,6 +58,7 @@ class Each:
 
     Examples
     --------
+    >>> from consilience.messages import Each
     >>> from consilience.messages import Summarise
     >>> Each(Summarise(d=2, q=1), sites=("north",)).sites
     ('north',)
@@ -79,6 +81,7 @@ class PerSite:
 
     Examples
     --------
+    >>> from consilience.messages import PerSite
     >>> from consilience.messages import Summarise
     >>> PerSite({"north": Summarise(d=2, q=1), "south": Summarise(d=1, q=1)}).sites
     ('north', 'south')
@@ -110,6 +113,7 @@ def together(dialogues: Sequence[Dialogue[R]]) -> Dialogue[tuple[R, ...]]:
 
     Examples
     --------
+    >>> from consilience.messages import Total, together
     >>> from consilience.messages import Likelihood, Summarise
     >>> def ask(d):
     ...     return (yield Total(Summarise(d=d, q=1)))

@@ -13,6 +13,7 @@ class FailureCode(Enum):
 
     Examples
     --------
+    >>> from consilience.messages import FailureCode
     >>> print(FailureCode.MISSING_VALUES)
     a column has missing or infinite values: fill or drop those rows
     """
@@ -70,6 +71,7 @@ class Failure:
 
     Examples
     --------
+    >>> from consilience.messages import Failure, FailureCode
     >>> print(Failure(FailureCode.OTHER_COLUMNS, reference=7))
     the data do not have the requested columns (reference 7 in the site's log)
     """
@@ -89,6 +91,7 @@ class SiteError(ConsilienceError):
 
     Examples
     --------
+    >>> from consilience.messages import FailureCode, SiteError
     >>> try:
     ...     raise SiteError(FailureCode.OTHER_COLUMNS)
     ... except SiteError as error:

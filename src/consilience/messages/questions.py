@@ -39,6 +39,7 @@ class Summarise:
 
     Examples
     --------
+    >>> from consilience.messages import Summarise
     >>> Summarise(d=2, q=1).d
     2
     """
@@ -61,6 +62,7 @@ class Identify:
 
     Examples
     --------
+    >>> from consilience.messages import Identify
     >>> Identify().disclosed
     'the total weight'
     """
@@ -82,6 +84,7 @@ class ScoreSums:
 
     Examples
     --------
+    >>> from consilience.messages import ScoreSums
     >>> from consilience.datasets import soft
     >>> ScoreSums(soft(10, random_state=0).truth).mixture.K
     4
@@ -110,6 +113,7 @@ class ScoreProducts:
 
     Examples
     --------
+    >>> from consilience.messages import ScoreProducts
     >>> from consilience.datasets import soft
     >>> from consilience.model import layout_of
     >>> truth = soft(10, random_state=0).truth
@@ -133,6 +137,7 @@ class CountTails:
 
     Examples
     --------
+    >>> from consilience.messages import CountTails
     >>> from consilience.datasets import soft
     >>> CountTails(soft(10, random_state=0).truth).mixture.K
     4
@@ -150,6 +155,7 @@ class LogLikelihood:
 
     Examples
     --------
+    >>> from consilience.messages import LogLikelihood
     >>> from consilience.datasets import soft
     >>> LogLikelihood(soft(10, random_state=0).truth).mixture.K
     4
@@ -167,6 +173,7 @@ class Likelihood(Additive):
 
     Examples
     --------
+    >>> from consilience.messages import Likelihood
     >>> Likelihood(-3.0, 2.0) + Likelihood(-1.0, 1.0)
     Likelihood(log_likelihood=-4.0, weight=3.0)
     """
@@ -190,6 +197,9 @@ class ProposeStart:
 
     Examples
     --------
+    >>> from consilience.fit import Specification
+    >>> from consilience.messages import ProposeStart
+    >>> from consilience.model import ColumnSummary
     >>> import numpy as np
     >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
     >>> ProposeStart(Specification(K=2), summary, seed=0, n_init=4).specification.K
@@ -216,6 +226,7 @@ class StartCandidates:
 
     Examples
     --------
+    >>> from consilience.messages import StartCandidates
     >>> StartCandidates(()).mixtures
     ()
     """
@@ -245,6 +256,8 @@ class FitSite:
 
     Examples
     --------
+    >>> from consilience.fit import Specification
+    >>> from consilience.messages import FitSite
     >>> FitSite(Specification(K=2), orders=(2, 3), seed=0).orders
     (2, 3)
     """
@@ -291,6 +304,8 @@ class LocalFit:
 
     Examples
     --------
+    >>> from consilience.messages import LocalFit
+    >>> from consilience.model import ColumnSummary
     >>> import numpy as np
     >>> LocalFit(ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1)), None, None).model is None
     True
@@ -307,6 +322,7 @@ class Several:
 
     Examples
     --------
+    >>> from consilience.messages import Several, Summarise
     >>> len(Several((Summarise(1, 1), Summarise(2, 1))).questions)
     2
     """
@@ -335,6 +351,8 @@ class Sample:
 
     Examples
     --------
+    >>> from consilience.fit import Expect
+    >>> from consilience.messages import Sample
     >>> from consilience.datasets import soft
     >>> Sample(Expect(soft(10, random_state=0).truth), share=0.5, seed=3).share
     0.5
@@ -382,6 +400,7 @@ def question_for(asked: Question | Bundle, place: int) -> Question:
 
     Examples
     --------
+    >>> from consilience.messages import Summarise, question_for
     >>> question_for(Summarise(1, 1), 3)
     Summarise(d=1, q=1)
     """
@@ -394,6 +413,7 @@ class Answers:
 
     Examples
     --------
+    >>> from consilience.messages import Answers, Likelihood
     >>> a = Answers((Likelihood(-1.0, 1.0),))
     >>> (a + a).items
     (Likelihood(log_likelihood=-2.0, weight=2.0),)
@@ -426,6 +446,7 @@ class PrivateScores:
 
     Examples
     --------
+    >>> from consilience.messages import PrivateScores
     >>> import numpy as np
     >>> from consilience.datasets import soft
     >>> truth = soft(10, random_state=0).truth
@@ -558,6 +579,7 @@ class NoisySums:
 
     Examples
     --------
+    >>> from consilience.messages import NoisySums
     >>> NoisySums((5, 2), 1.0, 7) + NoisySums((1, 1), 1.0, 9)
     NoisySums(values=(6, 3), clip=1.0, variance=16)
     """
@@ -736,6 +758,8 @@ class Pairs:
 
     Examples
     --------
+    >>> from consilience.messages import Pairs
+    >>> from consilience.model import Design
     >>> import numpy as np
     >>> Pairs(Design.raw(2), np.zeros(3)).basis is None
     True
@@ -765,6 +789,8 @@ class Clients:
 
     Examples
     --------
+    >>> from consilience.messages import Clients
+    >>> from consilience.model import Design
     >>> import numpy as np
     >>> Clients(Design.raw(2), np.zeros(3), np.eye(3)[:, :1]).basis.shape
     (3, 1)

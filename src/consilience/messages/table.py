@@ -82,6 +82,7 @@ class Row:
 
     Examples
     --------
+    >>> from consilience.messages.table import row_of
     >>> from consilience.messages import Summarise
     >>> row = row_of(Summarise(d=2, q=1))
     >>> row.adds, row.answer.type.__name__
@@ -122,6 +123,8 @@ def register(*rows: Row) -> None:
 
     Examples
     --------
+    >>> from consilience.messages import register
+    >>> from consilience.messages.table import row_of
     >>> from consilience.messages import Summarise
     >>> register(row_of(Summarise(d=2, q=1)))  # a row that is there already is no error
     """
@@ -255,6 +258,7 @@ def encode(value: Any, fingerprint: int = 0) -> bytes:
 
     Examples
     --------
+    >>> from consilience.messages import decode, encode
     >>> from consilience.messages import Summarise
     >>> decode(encode(Summarise(d=2, q=1)))
     Summarise(d=2, q=1)
@@ -273,6 +277,7 @@ def decode(data: bytes) -> Any:
 
     Examples
     --------
+    >>> from consilience.messages import decode, encode
     >>> from consilience.messages import Likelihood
     >>> decode(encode(Likelihood(-3.0, 2.0)))
     Likelihood(log_likelihood=-3.0, weight=2.0)

@@ -547,6 +547,7 @@ def ask_total(steps: Climb, sites: Sites = None) -> Dialogue[Ascent]:
 
     Examples
     --------
+    >>> from consilience.methods import ask_total
     >>> from consilience.datasets import soft
     >>> from consilience.fit import climb
     >>> from consilience.model import Penalty

@@ -97,6 +97,7 @@ class LassoStep:
 
     Examples
     --------
+    >>> from consilience.methods import LassoStep
     >>> LassoStep.__dataclass_fields__["held_out"].default
     nan
     """
@@ -122,6 +123,7 @@ class LassoFit(InferredFit):
 
     Examples
     --------
+    >>> from consilience.methods import LassoFit
     >>> LassoFit.__dataclass_fields__["chosen"].default
     0
     """

@@ -108,6 +108,7 @@ class OwnGatesFit(InferredFit):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import FederatedEM, Federation, MixtureOfRegressions
     >>> rng = np.random.default_rng(0)
     >>> def site(share):

@@ -107,6 +107,8 @@ class Privacy:
 
     Examples
     --------
+    >>> from fractions import Fraction
+    >>> from consilience.methods import Privacy
     >>> Privacy(3.0, 1e-6, "row", (Fraction(1, 40), Fraction(1, 20))).rho
     Fraction(3, 40)
     """
@@ -148,6 +150,7 @@ class PrivateFit(InferredFit):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, MixtureOfRegressions, PrivateScoring
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 1))
@@ -246,6 +249,8 @@ class PrivateScoring(Method):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience import PrivateScoring
     >>> budget = PrivateScoring(epsilon=3, covariates=np.zeros((2, 1))).budget
     >>> round(float(budget.whole), 4), budget.parts
     (0.1851, 8)

@@ -53,6 +53,8 @@ class Task:
 
     Examples
     --------
+    >>> from consilience import Task
+    >>> from consilience.fit import Specification
     >>> Task([Specification(K=2)], d=3, q=1).only("MyMethod").K
     2
     """
@@ -143,6 +145,8 @@ class Method(ABC):
 
     Examples
     --------
+    >>> from consilience import Method, Task
+    >>> from consilience.fit import Specification
     >>> from dataclasses import dataclass
     >>> from consilience.fit import Expect
     >>> from consilience.messages import Summarise, Total

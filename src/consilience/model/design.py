@@ -31,6 +31,8 @@ class Design:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Design
     >>> design = Design(centre=np.array([10.0]), scale=np.array([2.0]))
     >>> design.panel(np.array([[12.0], [8.0]]))
     array([[ 1.,  1.],

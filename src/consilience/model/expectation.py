@@ -214,6 +214,7 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
 
     Examples
     --------
+    >>> from consilience.model import Rows, expect
     >>> from consilience.datasets import soft
     >>> data = soft(500, random_state=0)
     >>> statistics = expect(data.truth, Rows(data.X, data.y[:, None]))

@@ -29,6 +29,7 @@ class Gate(ABC):
 
     Examples
     --------
+    >>> from consilience.model import GATES
     >>> GATES["softmax"].blank(K=2, p=3).parameter_count
     3
     """
@@ -145,6 +146,8 @@ class SoftmaxGate(Gate):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import SoftmaxGate
     >>> gate = SoftmaxGate(np.array([[0.0, 1.0], [0.0, -1.0]]))
     >>> log_pi, pi = gate.evaluate(np.array([[1.0], [0.0]]))
     >>> pi.ravel()
@@ -281,6 +284,8 @@ class ConstantGate(Gate):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import ConstantGate
     >>> log_pi, pi = ConstantGate(np.array([0.25, 0.75])).evaluate(np.ones((1, 2)))
     >>> pi.ravel()
     array([0.25, 0.75])

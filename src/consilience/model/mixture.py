@@ -82,6 +82,8 @@ class Mixture:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Design, Mixture, Rows
     >>> from consilience.model import ConstantGate, GaussianExperts
     >>> mixture = Mixture(
     ...     Design.raw(1),
@@ -272,6 +274,7 @@ def layout_of(mixture: Mixture) -> StatisticsLayout:
 
     Examples
     --------
+    >>> from consilience.model import layout_of
     >>> from consilience.datasets import soft
     >>> layout = layout_of(soft(10, random_state=0).truth)
     >>> layout.size(information=False), layout.size(information=True)

@@ -40,6 +40,8 @@ class Block:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Design, Rows
     >>> (block,) = Rows(np.zeros((5, 2)), np.zeros((5, 1))).blocks(Design.raw(2), size=5)
     >>> block.panel.shape, block.Y.shape
     ((3, 5), (1, 5))
@@ -77,6 +79,8 @@ class Groups:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Groups
     >>> groups = Groups.of(np.array([7, 3, 7]))
     >>> groups.order, groups.bounds, groups.codes
     (array([1, 0, 2]), array([0, 1, 3]), array([1, 0, 1]))
@@ -99,6 +103,8 @@ class Groups:
 
         Examples
         --------
+        >>> import numpy as np
+        >>> from consilience.model import Groups
         >>> Groups.of(np.array([7, 3, 7, 7])).first_of_each(2)
         array([ True,  True,  True, False])
         """
@@ -139,6 +145,8 @@ class Rows:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Design, Rows
     >>> rows = Rows(np.zeros((5, 2)), np.zeros((5, 1)))
     >>> [block.panel.shape for block in rows.blocks(Design.raw(2), size=3)]
     [(3, 3), (3, 2)]

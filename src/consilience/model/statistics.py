@@ -36,6 +36,8 @@ class Weights:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Weights
     >>> tau = np.full((2, 5), 0.5)
     >>> Weights(tau.sum(axis=1), tau, tau).plain
     array([2.5, 2.5])
@@ -72,6 +74,8 @@ class Moments(Additive):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Moments
     >>> one = Moments(np.ones(1), np.ones((1, 2)), np.ones((1, 3)))
     >>> (one + one).first
     array([[2., 2.]])
@@ -92,6 +96,7 @@ class Layout:
 
     Examples
     --------
+    >>> from consilience.model import Layout
     >>> Layout(2, 2, 2, p=3).size
     20
     """
@@ -144,6 +149,7 @@ class Penalty:
 
     Examples
     --------
+    >>> from consilience.model import Penalty
     >>> Penalty().gate_ridge
     0.001
     >>> Penalty(gate_ridge=2.0).gate_matrix(2, intercept=True)
@@ -174,6 +180,7 @@ class Penalty:
 
         Examples
         --------
+        >>> from consilience.model import Penalty
         >>> Penalty(shared=(1,)).sharing(2, 1, 2)
         array([[1., 0., 0.],
                [0., 1., 0.],
@@ -229,6 +236,8 @@ class Statistics(Additive):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Statistics
     >>> from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect, layout_of
     >>> mixture = Mixture(
     ...     Design.raw(0), ConstantGate(np.ones(1)), GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))

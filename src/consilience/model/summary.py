@@ -26,6 +26,9 @@ class ColumnSummary:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows
+    >>> from consilience.model.summary import column_summary
     >>> rows = Rows(np.array([[0.0], [2.0]]), np.array([[1.0], [1.0]]))
     >>> summary = column_summary(rows)
     >>> summary.x_mean, summary.x_variance, summary.y_covariance

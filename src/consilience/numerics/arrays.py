@@ -67,6 +67,8 @@ def unpack(triangle: Array) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import unpack
     >>> unpack(np.array([1.0, 2.0, 3.0]))
     array([[1., 2.],
            [2., 3.]])

@@ -243,6 +243,7 @@ class Sizes:
 
     Examples
     --------
+    >>> from consilience.published import Sizes
     >>> Sizes().disclosed
     'the number of rows of each client'
     """
@@ -267,6 +268,8 @@ class Anchors:
 
     Examples
     --------
+    >>> from consilience.model import Design
+    >>> from consilience.published import Anchors
     >>> import numpy as np
     >>> Anchors(Design.raw(2), (4,), np.zeros((1, 3)), np.eye(3)[None, :, :2]).basis.shape
     (1, 3, 2)
@@ -301,6 +304,7 @@ class LocalSteps:
 
     Examples
     --------
+    >>> from consilience.published import LocalSteps
     >>> from consilience.datasets import clients
     >>> LocalSteps(clients([5], n_features=2, random_state=0).truth, steps=5, rate=0.1).prox
     False

@@ -152,6 +152,8 @@ class CriticSums:
 
     Examples
     --------
+    >>> from consilience.model import Mixture
+    >>> from consilience.published import CriticSums
     >>> import numpy as np
     >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> B = np.array([[[1.0, 0.0]], [[-1.0, 0.0]]])

@@ -56,6 +56,7 @@ class FedGrEM(Method):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, FedGrEM, GaussianMixture
     >>> rng = np.random.default_rng(0)
     >>> def rows():

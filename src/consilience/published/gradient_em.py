@@ -48,6 +48,7 @@ class GradientEM(Method):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, GradientEM, MixtureOfRegressions
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))

@@ -72,6 +72,7 @@ class MinimaxRegression(Method):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, MinimaxRegression, MixtureOfRegressions
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 2))

@@ -81,6 +81,7 @@ class FedMomentDescent(Method):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, FedMomentDescent, MixtureOfRegressions
     >>> from consilience.datasets import clients
     >>> fleet = clients([20] * 150, n_clusters=2, n_features=5, random_state=0)

@@ -139,6 +139,8 @@ class SquaredResponses:
 
     Examples
     --------
+    >>> from consilience.model import Design
+    >>> from consilience.published import SquaredResponses
     >>> SquaredResponses(Design.raw(2)).design.p
     3
     """

@@ -43,6 +43,7 @@ def html_report(result: Result, *, title: str = "", **known: Any) -> str:
 
     Examples
     --------
+    >>> from consilience.report import html_report
     >>> from consilience import MixtureOfExpertsRegressor
     >>> from consilience.datasets import soft
     >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
@@ -93,6 +94,7 @@ def model_card(result: Result, *, title: str = "", **known: Any) -> str:
 
     Examples
     --------
+    >>> from consilience.report import model_card
     >>> from consilience import MixtureOfExpertsRegressor
     >>> from consilience.datasets import soft
     >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
@@ -133,6 +135,7 @@ def report_tables(result: Result, **known: Any) -> dict[str, str]:
 
     Examples
     --------
+    >>> from consilience.report import report_tables
     >>> from consilience import MixtureOfExpertsRegressor
     >>> from consilience.datasets import soft
     >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
@@ -180,6 +183,8 @@ def write_report(result: Result, path: str | Path, *, title: str = "", **known: 
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from consilience.report import write_report
     >>> import tempfile
     >>> from consilience import MixtureOfExpertsRegressor
     >>> from consilience.datasets import soft

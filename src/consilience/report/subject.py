@@ -46,6 +46,7 @@ class SentFile:
 
     Examples
     --------
+    >>> from consilience.report import SentFile
     >>> SentFile("north", "north.json", 13_432, "0" * 64, 250).size
     13432
     """

@@ -41,6 +41,7 @@ class Use(IntEnum):
 
     Examples
     --------
+    >>> from consilience.report import Use
     >>> print(Use.CARE)
     This result can be used with care.
     """
@@ -108,6 +109,8 @@ class ReportVerdict:
 
     Examples
     --------
+    >>> from consilience.report import ReportVerdict, Use
+    >>> from consilience.report.verdict import Point
     >>> print(ReportVerdict((Point(Use.CARE, "One site has few rows."),), "Two kinds.", "3 of 3 sites were used."))
     This result can be used with care.
     Two kinds.
@@ -160,6 +163,7 @@ def verdict(result: Result, orders: FederatedComparison | None = None, **known: 
 
     Examples
     --------
+    >>> from consilience.report import verdict
     >>> from consilience import MixtureOfExpertsRegressor
     >>> from consilience.datasets import soft
     >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)

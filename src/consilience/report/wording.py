@@ -18,6 +18,7 @@ class ResponseWords:
 
     Examples
     --------
+    >>> from consilience.report import ResponseWords
     >>> ResponseWords("length of stay", "days", back="exp", less="shorter", more="longer").unit
     'days'
     """
@@ -46,6 +47,7 @@ class ColumnWords:
 
     Examples
     --------
+    >>> from consilience.report import ColumnWords
     >>> ColumnWords("age", "years", per=10).per
     10
     """
@@ -93,6 +95,7 @@ class Words:
 
     Examples
     --------
+    >>> from consilience.report import Words
     >>> Words(rows=("stay", "stays")).count_rows(1), Words().count_sites(5)
     ('1 stay', '5 sites')
     """
@@ -126,6 +129,7 @@ class Words:
 
         Examples
         --------
+        >>> from consilience.report import Words
         >>> Words(rows=("hour", "hours")).a_row, Words(rows=("stay", "stays")).a_row
         ('an hour', 'a stay')
         """

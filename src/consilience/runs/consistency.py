@@ -37,6 +37,7 @@ class Limits:
 
     Examples
     --------
+    >>> from consilience import Limits
     >>> Limits(max_share=0.5).max_rows
     inf
     """

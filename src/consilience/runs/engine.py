@@ -27,6 +27,7 @@ class Reply:
 
     Examples
     --------
+    >>> from consilience.runs import Reply
     >>> Reply(1, ("north",), b"", (b"",), 0.1).sites
     ('north',)
     """
@@ -43,6 +44,7 @@ def digest(message: bytes) -> bytes:
 
     Examples
     --------
+    >>> from consilience.runs import digest
     >>> len(digest(b"an answer"))
     16
     """
@@ -58,6 +60,7 @@ class EngineOverSites(Protocol):
     --------
     An engine for one site, without threads, deadlines or a network:
 
+    >>> from consilience.runs import Reply
     >>> import numpy as np
     >>> from consilience.model import Rows
     >>> from consilience.messages import Summarise, Total

@@ -56,6 +56,7 @@ class Journal:
 
     Examples
     --------
+    >>> from consilience.runs import Journal
     >>> import tempfile
     >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()

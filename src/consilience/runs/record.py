@@ -20,6 +20,7 @@ class Exchange:
 
     Examples
     --------
+    >>> from consilience.runs import Exchange
     >>> Exchange(("north",), 120, 300, 0.01, "answered").sites
     ('north',)
     """
@@ -37,6 +38,7 @@ class Round:
 
     Examples
     --------
+    >>> from consilience.runs import Round
     >>> Round(1, "Total", "Summarise", "means", ()).question
     'Summarise'
     """
@@ -62,6 +64,7 @@ class Record:
 
     Examples
     --------
+    >>> from consilience.runs import Exchange, Record, Round
     >>> rounds = (Round(1, "Total", "Summarise", "means", (Exchange(("north",), 120, 300, 0.01, "answered"),)),)
     >>> print(Record(rounds, {}))
     1 round, 1 site, 120 bytes sent, 300 bytes received

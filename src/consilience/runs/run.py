@@ -55,6 +55,7 @@ class Run(Generic[R]):
 
     Examples
     --------
+    >>> from consilience.runs import Run
     >>> from consilience.runs import Record
     >>> Run(1.5, Record((), {})).value
     1.5
@@ -95,6 +96,7 @@ class RunOptions:
 
     Examples
     --------
+    >>> from consilience import RunOptions
     >>> RunOptions(on_drop="continue").deadline is None
     True
     """

@@ -52,6 +52,9 @@ def answer(question: Question, site: Site) -> Answer:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows
+    >>> from consilience.site import Site, answer
     >>> from consilience.messages import Summarise
     >>> site = Site("north", Rows(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
     >>> answer(Summarise(d=1, q=1), site).y_mean
@@ -232,6 +235,10 @@ def respond(question: bytes | Question, site: Site) -> bytes:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.messages import encode
+    >>> from consilience.model import Rows
+    >>> from consilience.site import Site, respond
     >>> from consilience.messages import Summarise
     >>> site = Site("north", Rows(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
     >>> from consilience.messages.table import decode

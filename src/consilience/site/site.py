@@ -137,6 +137,9 @@ class Site:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows
+    >>> from consilience.site import Site
     >>> site = Site("north", Rows(np.zeros((5, 2)), np.zeros((5, 1))))
     >>> [chunk.n for chunk in site.chunks()]
     [5]
@@ -219,6 +222,10 @@ class Site:
 
         Examples
         --------
+        >>> from fractions import Fraction
+        >>> import numpy as np
+        >>> from consilience.model import Rows
+        >>> from consilience.site import Site
         >>> site = Site("north", Rows(np.zeros((5, 2)), np.zeros((5, 1))))
         >>> site.private(Fraction(1, 40), parts=8).account.parts
         8

@@ -154,6 +154,9 @@ def combine_models(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import combine_models
+    >>> from consilience.model import Design
     >>> from consilience.datasets import soft
     >>> from consilience.fit import Specification
     >>> from consilience.model import Rows
@@ -193,6 +196,8 @@ def combine_orders(
 
     Examples
     --------
+    >>> from consilience.aggregate import combine_orders
+    >>> from consilience.model import Design
     >>> combine_orders({}, (2, 3), design=Design.raw(2))
     Traceback (most recent call last):
     ...

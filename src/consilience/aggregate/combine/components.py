@@ -36,6 +36,8 @@ class MomentComponents:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import MomentComponents
     >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
     >>> components = MomentComponents(experts, np.array([3.0, 1.0]), np.array([[[3.0]], [[1.0]]]))
@@ -88,6 +90,8 @@ class SupportPart:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import SupportPart
     >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     >>> float(SupportPart(experts, np.ones((1, 2)), np.ones((1, 2))).costs(experts)[0, 0])
@@ -139,6 +143,8 @@ class SupportComponents:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import SupportComponents, SupportPart
     >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
     >>> components = SupportComponents((SupportPart(experts, np.ones((1, 1)), np.array([[3.0], [1.0]])),))
@@ -219,6 +225,8 @@ def support_costs(experts: Experts, others: Experts, panel: Array, mass: Array) 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import support_costs
     >>> from consilience.model import GaussianExperts
     >>> one = GaussianExperts(np.array([[[0.0]]]), np.ones((1, 1, 1)))
     >>> two = GaussianExperts(np.array([[[0.0]], [[2.0]]]), np.ones((2, 1, 1)))

@@ -50,6 +50,7 @@ class SiteEvidence:
 
     Examples
     --------
+    >>> from consilience.aggregate import SiteEvidence
     >>> SiteEvidence("north", 900.0, -1.4, 0.01, 0.3, (True, True), True).status
     'used'
     >>> print(SiteEvidence.without_model("south", 12.0))

@@ -40,6 +40,8 @@ class Heterogeneity:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import heterogeneity
     >>> found = heterogeneity(np.array([[0.0], [4.0]]), np.array([[1.0], [1.0]]))
     >>> found.Q.ravel(), found.I2.ravel(), found.tau2.ravel()
     (array([8.]), array([0.875]), array([7.]))
@@ -77,6 +79,8 @@ def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import heterogeneity
     >>> heterogeneity(np.array([[1.0], [1.0], [1.0]]), np.ones((3, 1))).I2
     array([[0.]])
     """
@@ -108,6 +112,8 @@ class SiteCoefficients:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import SiteCoefficients
     >>> found = SiteCoefficients(("north",), np.zeros((2, 1, 3)), np.ones((2, 1, 3)))
     >>> found.permuted(np.array([1, 0])).estimates.shape
     (2, 1, 3)

@@ -24,6 +24,8 @@ class Reduction:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Reduction
     >>> from consilience.model import GaussianExperts
     >>> Reduction(GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1))), np.array([0, 0]), (2.0, 1.0)).objective
     1.0
@@ -51,6 +53,8 @@ def reduce_components(components: Components, start: Any, *, max_iter: int = 100
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import reduce_components
     >>> from consilience.aggregate import MomentComponents
     >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
@@ -78,6 +82,8 @@ def spread_start(components: Components, K: int, rng: np.random.Generator) -> In
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import spread_start
     >>> from consilience.aggregate import MomentComponents
     >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]

@@ -38,6 +38,7 @@ class SiteModel:
 
     Examples
     --------
+    >>> from consilience.aggregate import SiteModel
     >>> import numpy as np
     >>> from consilience.datasets import soft
     >>> truth = soft(10, random_state=0).truth
@@ -104,6 +105,8 @@ class CovariateSummary:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import covariate_summary
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([rng.normal(5, 1, 500), rng.random(500) < 0.3])
     >>> summary = covariate_summary(X, np.ones(500), rng)
@@ -195,6 +198,8 @@ def covariate_summary(X: Array, weight: Array, rng: np.random.Generator) -> Cova
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import covariate_summary
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> covariate_summary(X, np.ones(300), np.random.default_rng(1)).means.shape
     (4, 2)

@@ -23,6 +23,8 @@ def usable_sites(points: Array) -> Mask:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import usable_sites
     >>> usable_sites(np.array([[1.0, 2.0], [np.nan, 0.0]]))
     array([ True, False])
     """
@@ -37,6 +39,8 @@ def cap_weights(weights: Array) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import cap_weights
     >>> cap_weights(np.array([90.0, 110.0, 1e9]))
     array([ 90., 110., 220.])
     """
@@ -48,6 +52,8 @@ def coordinate_median(points: Array, weights: Array | None = None) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import coordinate_median
     >>> coordinate_median(np.array([[0.0, 1.0], [1.0, 5.0], [900.0, 3.0]]))
     array([1., 3.])
     """
@@ -65,6 +71,8 @@ def trimmed_mean(points: Array, share: float) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import trimmed_mean
     >>> trimmed_mean(np.array([[0.0], [1.0], [2.0], [3.0], [900.0]]), 0.2)
     array([2.])
     """
@@ -102,6 +110,8 @@ def geometric_median(points: Array, weights: Array | None = None, *, tol: float 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import geometric_median
     >>> geometric_median(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.5, 900.0]])).round(3)
     array([0.5  , 0.812])
     >>> geometric_median(np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 1.0, 3.0]))
@@ -207,6 +217,8 @@ def huber_centre(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import huber_centre
     >>> huber_centre(np.array([[0.0], [1.0], [2.0], [900.0]]), 1.5)
     array([1.5])
     """
@@ -228,6 +240,8 @@ def draw_towards(points: Array, centre: Array, threshold: float | Array) -> Arra
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import draw_towards
     >>> draw_towards(np.array([[0.5], [3.0]]), np.zeros(1), 1.0).ravel()
     array([0., 2.])
     """

@@ -41,6 +41,9 @@ class Estimate:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Estimate
+    >>> from consilience.model import Mixture
     >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[5.0]]]), np.ones((2, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
@@ -110,6 +113,9 @@ def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Estimate, in_common_labels
+    >>> from consilience.model import Mixture
     >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[5.0]]]), np.ones((2, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
@@ -157,6 +163,8 @@ class Alignment:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Alignment
     >>> points = np.array([[[0.0], [5.0]], [[5.1], [0.1]]])
     >>> labels = Alignment(np.array([[0, 1], [1, 0]]), np.array([[0.05], [5.05]]), 0, True)
     >>> points[1][labels.permutations[1]].ravel()
@@ -194,6 +202,8 @@ def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import consistent_labels
     >>> honest = np.array([[0.0], [5.0], [9.0]])
     >>> points = np.array([honest, honest[[2, 0, 1]] + 0.1, honest[::-1] - 0.1, [[70.0], [-30.0], [20.0]]])
     >>> labels = consistent_labels(points)

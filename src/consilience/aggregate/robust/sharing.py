@@ -90,6 +90,9 @@ class Sharing:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Estimate, share_estimates
+    >>> from consilience.model import Mixture
     >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
@@ -149,6 +152,9 @@ def share_estimates(estimates: Mapping[str, Estimate], *, equal: bool = False, b
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import Estimate, share_estimates
+    >>> from consilience.model import Mixture
     >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> def site(mean):
     ...     experts = GaussianExperts(np.array([[[mean]]]), np.ones((1, 1, 1)))

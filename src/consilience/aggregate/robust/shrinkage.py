@@ -131,6 +131,8 @@ def division(residuals: Sequence[Array]) -> float:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import division
     >>> rng = np.random.default_rng(0)
     >>> apart = rng.normal(size=(20, 10))
     >>> division([apart]) < 1 < division([apart + 2 * (np.arange(20) < 9)[:, None]])
@@ -201,6 +203,8 @@ class Shrinkage:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import shrink
     >>> shrink(np.array([[0.0], [0.1], [-0.1]]), np.ones((3, 1, 1))).shrinkage.round(2)
     array([0.67, 0.67, 0.67])
     """
@@ -247,6 +251,8 @@ def shrink(points: Array, covariances: Array, barred: Mask | None = None, tested
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.aggregate import shrink
     >>> found = shrink(np.array([[0.0], [1.0], [2.0], [900.0]]), np.full((4, 1, 1), 0.01))
     >>> found.kept, found.estimates.ravel().round(1)
     (array([ True,  True,  True, False]), array([  0.,   1.,   2., 900.]))

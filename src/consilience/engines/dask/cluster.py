@@ -87,6 +87,7 @@ class DaskCluster:
 
     Examples
     --------
+    >>> from consilience import DaskCluster
     >>> import tempfile
     >>> import pyarrow as pa
     >>> from pyarrow import parquet

@@ -38,6 +38,8 @@ class LocalFits:
 
     Examples
     --------
+    >>> from consilience.methods import LocalFits
+    >>> from consilience.model import ColumnSummary
     >>> LocalFits({}, {"north": 90.0}, {}, ColumnSummary.unit(1, 1), {}).weights
     {'north': 90.0}
     """
@@ -61,6 +63,7 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
 
     Examples
     --------
+    >>> from consilience.methods import local_fits
     >>> from consilience import Task
     >>> from consilience.fit import Specification
     >>> question = Task([Specification(K=2)], d=1, q=1).fit_site(describe=False)

@@ -76,6 +76,7 @@ class SharedCentre(Method):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, GaussianMixture, SharedCentre
     >>> rng = np.random.default_rng(0)
     >>> def rows(shift):

@@ -64,6 +64,8 @@ class SiteShare:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.methods import SiteShare
     >>> site = SiteShare("north", 150.0, np.array([0.8, 0.7]), np.array([True, True]), np.nan)
     >>> print(site)
     north: shared: shrinkage 75 %
@@ -170,6 +172,7 @@ class SharedFit(InferredFit):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from consilience import Federation, GaussianMixture, SharedCentre
     >>> rng = np.random.default_rng(0)
     >>> def rows(shift):

@@ -39,6 +39,8 @@ class Bounds:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Bounds
     >>> bounds = Bounds(2.0, 100.0, longest=1.0)
     >>> bounds.moved(np.array([10.0, 90.0]), np.array([0.0, 5.0]))
     array([ 10., 100.])
@@ -119,6 +121,8 @@ class Evaluated:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Evaluated
     >>> Evaluated(np.zeros((2, 5))).log_density.shape
     (2, 5)
     """
@@ -137,6 +141,8 @@ class ExpertScores:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import ExpertScores
     >>> ExpertScores(np.zeros((2, 1, 5)), np.zeros((2, 0, 5))).linear.shape
     (2, 1, 5)
     """
@@ -162,6 +168,7 @@ class Options:
 
     Examples
     --------
+    >>> from consilience.model import Options
     >>> Options(n_classes=3).intercept
     True
     """
@@ -189,6 +196,8 @@ class Share:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Share
     >>> share = Share(None, np.ones((1, 3)), np.full((2, 3), 0.5), np.array([[0], [1]]))
     >>> share.own(1)
     array([[0. , 0. , 0. ],
@@ -707,6 +716,8 @@ def arrays_problem(arrays: Mapping[str, tuple[Array, tuple[int, ...]]]) -> str:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import arrays_problem
     >>> arrays_problem({"B": (np.zeros((2, 3)), (2, 3))})
     ''
     >>> arrays_problem({"nu": (np.zeros(3), (2,))})

@@ -39,6 +39,8 @@ class CategoricalExperts(Experts):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import CategoricalExperts
     >>> experts = CategoricalExperts(B=np.array([[[0.0, -1.0], [0.0, 1.0]]]))
     >>> experts.mean(np.array([[1.0], [0.0]])).ravel()
     array([0.5, 0.5])

@@ -73,6 +73,8 @@ class GaussianExperts(Experts):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(B=np.array([[[0.0, 1.0]]]), covariance=np.array([[[4.0]]]))
     >>> experts.mean(np.array([[1.0], [3.0]])).ravel(), experts.variances
     (array([3.]), array([[4.]]))
@@ -536,6 +538,8 @@ class GaussianExperts(Experts):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> from consilience.model import GaussianExperts
         >>> one = GaussianExperts(np.array([[[0.0]]]), np.ones((1, 1, 1)))
         >>> two = GaussianExperts(np.array([[[0.0]], [[2.0]]]), np.ones((2, 1, 1)))
         >>> one.moment_costs(two, np.array([3.0]), np.array([[[3.0]]]))

@@ -38,6 +38,8 @@ class GeneralisedLinearExperts(Experts):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import GeneralisedLinearExperts
     >>> from consilience.model import PoissonExperts
     >>> issubclass(PoissonExperts, GeneralisedLinearExperts), PoissonExperts(np.zeros((2, 3))).p
     (True, 3)
@@ -182,6 +184,8 @@ def whole_counts(rows: Rows) -> bool:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows, whole_counts
     >>> whole_counts(Rows(np.zeros((2, 1)), np.array([[0.0], [2.5]])))
     False
     """
@@ -234,6 +238,8 @@ def log_rates(rows: Rows) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows, log_rates
     >>> log_rates(Rows(np.zeros((1, 1)), np.array([[0.5]]), exposure=np.array([1.0])))
     array([[0.]])
     """
@@ -246,6 +252,8 @@ def mean_per_size(rows: Rows) -> float:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows, mean_per_size
     >>> mean_per_size(Rows(np.zeros((2, 1)), np.array([[1.0], [2.0]]), exposure=np.array([2.0, 4.0])))
     0.5
     """

@@ -37,6 +37,8 @@ class PoissonExperts(CountExperts):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import PoissonExperts
     >>> PoissonExperts(B=np.array([[0.0, 1.0]])).mean(np.array([[1.0], [0.0]])).ravel()
     array([1.])
     """

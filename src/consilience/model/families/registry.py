@@ -170,6 +170,8 @@ def mixture_of_regressions(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import mixture_of_regressions
     >>> mixture_of_regressions(np.array([0.5, 0.5]), np.array([[0.0, 1.0], [0.0, -1.0]]), 1.0).K
     2
     """
@@ -190,6 +192,8 @@ def mixture_of_experts(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from consilience.model import mixture_of_experts
     >>> mixture_of_experts(np.zeros((2, 3)), np.zeros((2, 3)), 1.0).design.d
     2
     """
