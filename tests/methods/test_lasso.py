@@ -9,8 +9,9 @@ import pytest
 
 from consilience import Federation, Lasso, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import InvalidInputError
-from consilience.methods.lasso import descend, descend_in_groups, slopes
-from consilience.model import Rows
+from consilience.methods import lasso
+from consilience.methods.lasso import descend, descend_in_groups, extrapolated, free_parameters, slopes
+from consilience.model import Mixture, Rows
 from consilience.model.summary import column_summary
 
 EXPERTS = np.array([[1.5, -1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.5, 1.0, -1.0, 0.0]])
@@ -58,6 +59,39 @@ def test_groups_of_the_gate_end_where_none_can_improve() -> None:
     assert np.all(np.linalg.norm(of_experts, axis=0)[sizes == 0] <= 15.0 * (1 + 1e-8))
     kept = sizes > 0
     np.testing.assert_allclose(of_experts[:, kept], 15.0 * centred[:, kept] / sizes[kept], atol=1e-6)
+
+
+def on_a_line(end: Mixture, way: np.ndarray, fraction: float) -> Mixture:
+    """A mixture before ``end``, which the same fraction of the way is left to in each step."""
+    moved = end.experts.moved(fraction * way, np.zeros(end.experts.shape_parameters))
+    return Mixture(end.design, end.gate, moved, end.gate_design)
+
+
+def test_two_steps_of_a_geometric_series_are_extrapolated_to_its_limit() -> None:
+    X, y = design(5)
+    end = MixtureOfExpertsRegressor(2, random_state=0, n_init=1).fit(X, y).mixture_
+    way = np.random.default_rng(0).normal(size=end.coefficients.size) * (np.arange(end.coefficients.size) % 3 > 0)
+    three = tuple(on_a_line(end, way, fraction) for fraction in (1.0, 0.75, 0.75**2))
+    for longest, left in ((10.0, 0.0), (4.0, 0.0), (1.0, 0.75**2)):
+        found, length = extrapolated(three, longest)
+        assert length == pytest.approx(min(longest, 4.0))
+        for a, b in zip(free_parameters(found), free_parameters(on_a_line(end, way, left)), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_leaps_save_half_of_the_rounds_and_lead_to_the_same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = design(6)
+    start = MixtureOfExpertsRegressor(2, random_state=0, n_init=2).fit(X, y).mixture_
+    model = MixtureOfExpertsRegressor(2, random_state=0, mixture_init=start, tol=1e-11, max_iter=2000)
+    leaping = parted(X, y, 1).fit(model, Lasso(strengths=(0.02, 0.2)))
+    monkeypatch.setattr(lasso, "FIRST_LEAP", 1.0)
+    monkeypatch.setattr(lasso, "LENGTHENED", 1.0)
+    plain = parted(X, y, 1).fit(model, Lasso(strengths=(0.02, 0.2)))
+    assert len(leaping.record.rounds) < 0.6 * len(plain.record.rounds)
+    for a, b in zip(leaping.fit.path, plain.fit.path, strict=True):
+        assert np.array_equal(a.mixture.coefficients == 0, b.mixture.coefficients == 0)
+        np.testing.assert_allclose(a.mixture.coefficients, b.mixture.coefficients, atol=1e-3)
+        assert np.all(np.diff(a.refit.trace) > -1e-6)
 
 
 def test_each_step_of_the_path_is_a_maximum_of_the_penalised_likelihood() -> None:

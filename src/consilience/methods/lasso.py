@@ -15,7 +15,7 @@ penalty and goes from weak to strong penalties.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +40,8 @@ CLIMBS = 4
 SWEEPS = 1_000
 TIGHT = 1e-10
 """Change of a coefficient, of a standardised covariate, below which coordinate descent has converged."""
+FIRST_LEAP, LENGTHENED = 4.0, 4.0
+"""Steps of the first leaps at most, and factor by which this most grows where it is reached, or shrinks in vain."""
 SELECTED = "coefficients were selected on the same rows: intervals that ignore the selection would be too short"
 
 
@@ -286,34 +288,101 @@ def fall(slope: Array, H: Array, change: Array) -> float:
     return float(change @ H @ change - 2 * slope @ change)
 
 
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A mixture of a climb, the statistics at it, and its penalised log-likelihood."""
+
+    mixture: Mixture
+    statistics: Statistics
+    value: float
+
+
 def climb_lasso(
     start: Ascent, strength: float, problem: Problem, sites: tuple[str, ...] | None, support: Support | None = None
 ) -> Dialogue[Ascent]:
     """Maximise the penalised log-likelihood at one strength; each step is shortened until it does not fall.
 
-    With a ``support`` the other coefficients, which are 0 at the start, stay so.
+    Two steps in a row are extrapolated where that leads higher (:func:`extrapolated`). With a ``support`` the other
+    coefficients, which are 0 at the start, stay so.
     """
-    mixture, statistics, passes, halvings = start.mixture, start.statistics, 0, 0
-    value = objective(mixture, statistics, problem.penalty, strength)
-    trace, stop = [value], StopReason.MAX_ITER
+    penalty, passes, halvings, longest, trace, stop = problem.penalty, 0, 0, FIRST_LEAP, [], StopReason.MAX_ITER
+
+    def valued(mixture: Mixture) -> Dialogue[Point]:
+        statistics = yield Total(Expect(mixture), sites)
+        return Point(mixture, statistics, objective(mixture, statistics, penalty, strength))
+
+    def stepped(point: Point) -> Mixture:
+        return lasso_step(point.mixture, point.statistics, penalty, strength, support or FREE)
+
+    at = Point(start.mixture, start.statistics, objective(start.mixture, start.statistics, penalty, strength))
+    target = stepped(at)
     for _ in range(problem.max_iter):
-        target = lasso_step(mixture, statistics, problem.penalty, strength, support or FREE)
-        for halving in range(HALVINGS):
-            ahead = between(mixture, target, 0.5**halving)
-            found: Statistics = yield Total(Expect(ahead), sites)
-            passes, reached = passes + 1, objective(ahead, found, problem.penalty, strength)
-            if reached >= value - ROUNDING * found.scale:
-                break
-            halvings += 1
-        else:
+        ahead, tries = yield from not_below(at, target, valued)
+        passes, halvings = passes + tries, halvings + tries - 1
+        if ahead is None:
             stop = StopReason.STALLED
             break
-        gain, mixture, statistics, value = reached - value, ahead, found, reached
-        trace.append(value)
-        if gain <= problem.tol * statistics.weight:
+        trace += [at.value]
+        before, gain, at = at, ahead.value - at.value, ahead
+        if gain <= problem.tol * at.statistics.weight:
             stop = StopReason.CONVERGED_EM
             break
-    return Ascent(mixture, statistics, tuple(trace), passes, 0, halvings, stop)
+        target = stepped(at)
+        leap, length = extrapolated((before.mixture, at.mixture, target), longest)
+        rows = at.statistics.experts.plain[: leap.K]
+        far = yield from valued(replace(leap, experts=leap.experts.bounded(penalty, rows)))
+        passes += 1
+        if far.value > at.value:
+            trace += [at.value]
+            at, target = far, stepped(far)
+            longest = LENGTHENED * longest if length == longest else longest
+        else:
+            longest = max(FIRST_LEAP, longest / LENGTHENED)
+    return Ascent(at.mixture, at.statistics, (*trace, at.value), passes, 0, halvings, stop)
+
+
+def not_below(
+    at: Point, target: Mixture, valued: Callable[[Mixture], Dialogue[Point]]
+) -> Dialogue[tuple[Point | None, int]]:
+    """Return the farthest point on the way to a target whose value is not lower, and how many were tried."""
+    for halving in range(HALVINGS):
+        found = yield from valued(between(at.mixture, target, 0.5**halving))
+        if found.value >= at.value - ROUNDING * found.statistics.scale:
+            return found, halving + 1
+    return None, HALVINGS
+
+
+def extrapolated(three: tuple[Mixture, Mixture, Mixture], longest: float) -> tuple[Mixture, float]:
+    """Return a mixture further along the way of two steps, and the length of the leap in steps.
+
+    From ``θ_0`` over ``θ_1`` to ``θ_2``, with ``r = θ_1 - θ_0`` and ``v = θ_2 - 2 θ_1 + θ_0``, the leap of ``s =
+    ‖r‖ / ‖v‖`` steps, from 1 to ``longest``, ends at ``θ_0 + 2 s r + s² v`` (R. Varadhan and C. Roland, Simple and
+    globally convergent methods for accelerating the convergence of any EM algorithm, Scandinavian Journal of Statistics
+    2008). Coefficients that are 0 at ``θ_2`` stay so.
+    """
+    ways = [free_parameters(mixture) for mixture in three]
+    r = [b - a for a, b in zip(*ways[:2], strict=True)]
+    v = [c - 2 * b + a for a, b, c in zip(*ways, strict=True)]
+    lengths = (float(np.sqrt(sum(np.sum(part**2) for part in parts))) for parts in (r, v))
+    length = float(np.clip(next(lengths) / max(next(lengths), np.finfo(float).tiny), 1.0, longest))
+    changes = [a + 2 * length * b + length**2 * c - end for a, b, c, end in zip(ways[0], r, v, ways[2], strict=True)]
+    of_experts, of_gate, of_shapes = (
+        np.where(end == 0, 0.0, change) for change, end in zip(changes, ways[2], strict=True)
+    )
+    last = three[2]
+    experts = last.experts.moved(of_experts, np.zeros(last.experts.shape_parameters))
+    shapes = last.experts.shape_values() * np.exp(np.clip(of_shapes, -1.0, 1.0))
+    return replace(last, experts=experts.with_shape_values(shapes), gate=last.gate.moved(of_gate)), length
+
+
+def free_parameters(mixture: Mixture) -> tuple[Array, Array, Array]:
+    """Return the coefficients of the experts, the contrasts of the gate and the logarithms of sizes of shapes."""
+    shapes = np.abs(mixture.experts.shape_values())
+    return (
+        mixture.experts.free_coefficients(),
+        mixture.gate.contrasts().ravel(),
+        np.log(np.maximum(shapes, np.finfo(float).tiny)),
+    )
 
 
 def refitted(
