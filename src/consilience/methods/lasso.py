@@ -32,6 +32,7 @@ from consilience.methods.federated_em import climbs, judges, large_sites, starti
 from consilience.methods.site_reports import total_summary
 from consilience.methods.task import Method, QuestionKind, Task, check_whole
 from consilience.model import Experts, Mixture, Penalty, Statistics
+from consilience.model.information import free_parameters, move_parameters
 from consilience.model.multinomial import centre_coefficients
 from consilience.numerics.arrays import Array, Mask
 
@@ -289,7 +290,7 @@ def fall(slope: Array, H: Array, change: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class Reached:
     """A mixture of a climb, the statistics at it, and its penalised log-likelihood."""
 
     mixture: Mixture
@@ -307,14 +308,14 @@ def climb_lasso(
     """
     penalty, passes, halvings, longest, trace, stop = problem.penalty, 0, 0, FIRST_LEAP, [], StopReason.MAX_ITER
 
-    def valued(mixture: Mixture) -> Dialogue[Point]:
+    def valued(mixture: Mixture) -> Dialogue[Reached]:
         statistics = yield Total(Expect(mixture), sites)
-        return Point(mixture, statistics, objective(mixture, statistics, penalty, strength))
+        return Reached(mixture, statistics, objective(mixture, statistics, penalty, strength))
 
-    def stepped(point: Point) -> Mixture:
+    def stepped(point: Reached) -> Mixture:
         return lasso_step(point.mixture, point.statistics, penalty, strength, support or FREE)
 
-    at = Point(start.mixture, start.statistics, objective(start.mixture, start.statistics, penalty, strength))
+    at = Reached(start.mixture, start.statistics, objective(start.mixture, start.statistics, penalty, strength))
     target = stepped(at)
     for _ in range(problem.max_iter):
         ahead, tries = yield from not_below(at, target, valued)
@@ -342,8 +343,8 @@ def climb_lasso(
 
 
 def not_below(
-    at: Point, target: Mixture, valued: Callable[[Mixture], Dialogue[Point]]
-) -> Dialogue[tuple[Point | None, int]]:
+    at: Reached, target: Mixture, valued: Callable[[Mixture], Dialogue[Reached]]
+) -> Dialogue[tuple[Reached | None, int]]:
     """Return the farthest point on the way to a target whose value is not lower, and how many were tried."""
     for halving in range(HALVINGS):
         found = yield from valued(between(at.mixture, target, 0.5**halving))
@@ -360,29 +361,19 @@ def extrapolated(three: tuple[Mixture, Mixture, Mixture], longest: float) -> tup
     globally convergent methods for accelerating the convergence of any EM algorithm, Scandinavian Journal of Statistics
     2008). Coefficients that are 0 at ``θ_2`` stay so.
     """
-    ways = [free_parameters(mixture) for mixture in three]
-    r = [b - a for a, b in zip(*ways[:2], strict=True)]
-    v = [c - 2 * b + a for a, b, c in zip(*ways, strict=True)]
-    lengths = (float(np.sqrt(sum(np.sum(part**2) for part in parts))) for parts in (r, v))
-    length = float(np.clip(next(lengths) / max(next(lengths), np.finfo(float).tiny), 1.0, longest))
-    changes = [a + 2 * length * b + length**2 * c - end for a, b, c, end in zip(ways[0], r, v, ways[2], strict=True)]
-    of_experts, of_gate, of_shapes = (
-        np.where(end == 0, 0.0, change) for change, end in zip(changes, ways[2], strict=True)
-    )
-    last = three[2]
-    experts = last.experts.moved(of_experts, np.zeros(last.experts.shape_parameters))
-    shapes = last.experts.shape_values() * np.exp(np.clip(of_shapes, -1.0, 1.0))
-    return replace(last, experts=experts.with_shape_values(shapes), gate=last.gate.moved(of_gate)), length
+    a, b, c = (np.concatenate([free_parameters(each), log_sizes(each.experts)]) for each in three)
+    r, v, last = b - a, c - 2 * b + a, three[2]
+    length = float(np.clip(np.linalg.norm(r) / max(np.linalg.norm(v), np.finfo(float).tiny), 1.0, longest))
+    change = np.where(c == 0, 0.0, a + 2 * length * r + length**2 * v - c)
+    P, shapes = last.parameter_count, last.experts.shape_values()
+    ahead = move_parameters(last, change[:P])  # without the shapes, which are zero there
+    wider = shapes * np.exp(np.clip(change[P:], -1.0, 1.0)).reshape(shapes.shape)
+    return replace(ahead, experts=ahead.experts.with_shape_values(wider)), length
 
 
-def free_parameters(mixture: Mixture) -> tuple[Array, Array, Array]:
-    """Return the coefficients of the experts, the contrasts of the gate and the logarithms of sizes of shapes."""
-    shapes = np.abs(mixture.experts.shape_values())
-    return (
-        mixture.experts.free_coefficients(),
-        mixture.gate.contrasts().ravel(),
-        np.log(np.maximum(shapes, np.finfo(float).tiny)),
-    )
+def log_sizes(experts: Experts) -> Array:
+    """Return the logarithms of the sizes of the shapes, flat."""
+    return np.log(np.maximum(np.abs(experts.shape_values()), np.finfo(float).tiny)).ravel()
 
 
 def refitted(
