@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.lib.provenance import ENTRIES, SEEN, UNKNOWN, completed, draws, provenance
-from benchmarks.privacy.masked_sums import forecasts
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(
@@ -101,18 +98,6 @@ def test_em_is_as_fast_as_the_missing_information_says() -> None:
     assert len(rates) == 8
     for row in rates:
         assert row["EM's own, median"] == pytest.approx(row["predicted rate, median"], rel=0.01)
-
-
-@pytest.mark.slow
-def test_forecasts_of_masked_sums_are_those_of_the_page() -> None:
-    page = (ROOT / "docs" / "understand" / "private-scoring.rst").read_text(encoding="utf-8")
-    shown = re.findall(
-        r"^   (?:\* )? *- *([\d.,]*)$", page.partition("- each, 100 sites")[2].partition("Measured")[0], re.MULTILINE
-    )
-    rows = forecasts()
-    assert [float(value) for row in np.reshape(shown, (-1, 6)) for value in row[2:]] == [
-        row[column] for row in rows for column in list(row)[2:]
-    ]
 
 
 @pytest.mark.long
