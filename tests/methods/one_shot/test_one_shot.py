@@ -192,9 +192,12 @@ def test_every_model_ends_at_the_pooled_maximum(family: str, gate: str) -> None:
 def test_classes_from_the_sites_own_starts_come_near_the_pooled_maximum_at_once(gate: str) -> None:
     case = softly_categorical(gate=gate, n=8_000)  # classes say little about experts: EM takes hundreds of rounds
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
-    dialogue = OneShot(refine=1).dialogue(Task([case.specification], 2, 1, seed=0))
-    (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4)))).value
-    assert fit.log_likelihood > reference.log_likelihood - 0.5 * case.truth.parameter_count
+    near = 0
+    for seed in range(4):  # a site's search may end below its best maximum
+        dialogue = OneShot(refine=1).dialogue(Task([case.specification], 2, 1, seed=seed))
+        (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4)))).value
+        near += fit.log_likelihood > reference.log_likelihood - 0.5 * case.truth.parameter_count
+    assert near >= 3
 
 
 @pytest.mark.slow
