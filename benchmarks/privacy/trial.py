@@ -135,12 +135,13 @@ def compared(mine: Any, inference: Any, whole: Any) -> Record:
     low, high = inference.interval(0.95)
     wanted = flat(its.permuted(alignment(its, mine)))
     shown = np.isfinite(low.flat()) & np.isfinite(high.flat()) & (low.flat() < high.flat())  # not what is fixed
+    read = np.any(parameters(mine).gate != 0, axis=0)
     return {
         "error": float(np.sqrt(np.mean(apart**2))),
         "largest": float(np.abs(apart).max()),
         "shown": int(shown.sum()),
         "held": int(((low.flat() <= wanted) & (wanted <= high.flat()))[shown].sum()),
-        "gate": bool(np.isfinite(low.gate).all()) if mine.K > 1 and mine.gate.reads_covariates else None,
+        "gate": bool(np.isfinite(low.gate[:, read]).all()) if mine.K > 1 and mine.gate.reads_covariates else None,
     }
 
 

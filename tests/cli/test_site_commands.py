@@ -157,7 +157,7 @@ def test_a_preview_names_every_field_and_every_rule(place):
     assert {check.rule for check in report.checks} <= set(RULES)
     assert shown.count("\n  kept ") == len(report.checks)
     assert "Largest leverage" in shown
-    assert re.search(r"in about \d\d% of all cases", shown)
+    assert re.search(r"in about \d\d % of all cases", shown)
     found = json.loads(done("site", "preview", "ash", "--json").stdout)
     assert 0.5 < found["membership_auc"] < 0.7
     assert 0 < found["leverage"] < 0.2
